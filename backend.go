@@ -1,0 +1,61 @@
+package sallyport
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// A Job is a call that passed every check; it is all that a Backend ever sees.
+type Job struct {
+	CallID  string
+	Who     Principal
+	Tool    Tool
+	Args    json.RawMessage // canonical; the bytes that were judged and approved
+	Key     string          // idempotency key to forward, "" if the caller gave none
+	Tier    string          // chosen among Tool.Manifest.Tiers, "" for tools without one
+	Limits  Limits          // resolved, no zero fields, for sandbox tools
+	Egress  []string
+	Timeout time.Duration
+	Trace   string
+	Notify  func(Notice) // never nil
+}
+
+// Output is what a Backend returned, before sanitising.
+type Output struct {
+	Content json.RawMessage // a complete MCP CallToolResult object
+	IsError bool
+}
+
+// Info describes a Backend.
+type Info struct {
+	Name      string
+	Isolation string // "gvisor", "uid", "remote", "none", "builtin"
+}
+
+// An Isolator is a Backend whose jobs do not all run in the same isolation.
+type Isolator interface {
+	// IsolationOf says how the tool's calls are isolated, in the words of Info.
+	IsolationOf(t Tool) string
+}
+
+// A Backend runs jobs: a sandbox host, upstream MCP servers. The suite in
+// backend/backendtest states what every Backend must do.
+type Backend interface {
+	// Info describes the backend. It never changes and never fails.
+	Info() Info
+
+	// Check reports why the backend cannot run jobs now, or nil.
+	Check(ctx context.Context) error
+
+	// Run runs one job to its end. When ctx ends, Run stops the job and returns
+	// ctx.Err(); nothing of the job outlives Run, except for a remote upstream,
+	// which is told to cancel.
+	//
+	// An error that wraps ErrNotExecuted means that the job certainly had no
+	// effect. Every other error of a mutating job leaves its outcome unknown.
+	Run(ctx context.Context, job Job) (Output, error)
+
+	// Close stops every job and frees what the backend holds. It is idempotent.
+	Close() error
+}

@@ -1,0 +1,54 @@
+package sallyport
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// A Kind is one thing that an agent can ask for. Each door maps each of its
+// methods to a Kind, or states why the method needs none.
+type Kind string
+
+// The kinds of operation.
+const (
+	CallTool Kind = "call_tool"
+)
+
+// An Operation is what an agent asks for: what to do, to what, with what.
+type Operation struct {
+	Kind   Kind
+	Target string          // the exposed name of the tool
+	Args   json.RawMessage // as received; nothing in it is trusted yet
+}
+
+// A Request is an operation as a door received it. Nothing in it is trusted yet.
+type Request struct {
+	Credential string // the bearer token, without the scheme
+	Operation  Operation
+	Profile    string // "" is the default profile
+	Key        string // idempotency key chosen by the caller, may be empty
+	Ticket     string // resumes a call that waited for approval, may be empty
+	CallID     string // set by a door that runs Call again for a waiting caller, else empty
+	Trace      string // W3C traceparent, may be empty
+	Door       string // "mcp", "admin"
+	Size       int    // bytes the door read for this request
+
+	// Notify, if set, receives progress and log notifications of the running
+	// call, already sanitised. It must not block for long.
+	Notify func(Notice)
+}
+
+// A Notice is one message in mid-call: progress or a log line.
+type Notice struct {
+	Method string          // JSON-RPC method, e.g. "notifications/progress"
+	Params json.RawMessage // as the backend sent it; the door replaces the token
+}
+
+// A Result is what the caller gets.
+type Result struct {
+	CallID  string
+	Content json.RawMessage // a complete MCP CallToolResult object, sanitised
+	IsError bool            // the tool failed; Content says how
+	Replay  bool            // an earlier call with the same key did the work
+	At      time.Time       // when the outcome was recorded
+}

@@ -1,0 +1,71 @@
+package sallyport
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// An EntryKind says what an audit entry tells.
+type EntryKind string
+
+// The kinds of audit entry.
+const (
+	EntryIntent   EntryKind = "intent"   // a mutating call is about to execute
+	EntryOutcome  EntryKind = "outcome"  // how a call ended, refusals included
+	EntryTicket   EntryKind = "ticket"   // a ticket was opened or withdrawn
+	EntryDecision EntryKind = "decision" // a human or the clock decided a ticket
+	EntryAdmin    EntryKind = "admin"    // an operator changed something
+	EntryStart    EntryKind = "start"    // a gateway started; calls left executing became unknown
+)
+
+// An Entry is one audit record before it is sealed. The audit package gives it
+// a writer, a sequence number and a place in the Merkle log.
+type Entry struct {
+	Tenant  string          `json:"tenant"`
+	Time    time.Time       `json:"time"`
+	Kind    EntryKind       `json:"kind"`
+	CallID  string          `json:"call_id,omitempty"`
+	Payload json.RawMessage `json:"payload"` // a Record, a Ticket or its movement, a Change; kept apart, committed to
+}
+
+// A Record tells one call: who, what, how far it came and how it ended.
+type Record struct {
+	CallID     string          `json:"call_id"`
+	Door       string          `json:"door"`
+	Tenant     string          `json:"tenant,omitempty"`
+	Principal  string          `json:"principal,omitempty"`
+	OnBehalfOf string          `json:"on_behalf_of,omitempty"`
+	Actor      string          `json:"actor,omitempty"`
+	Profile    string          `json:"profile,omitempty"`
+	Kind       Kind            `json:"operation"`
+	Target     string          `json:"target"`
+	ToolDigest string          `json:"tool_digest,omitempty"`
+	Server     string          `json:"server,omitempty"`
+	Upstream   string          `json:"upstream_name,omitempty"`
+	Args       json.RawMessage `json:"args,omitempty"` // canonical, secrets masked
+	Key        string          `json:"key,omitempty"`
+	Ticket     string          `json:"ticket,omitempty"`
+	Risk       *Risk           `json:"risk,omitempty"`
+	Policies   []string        `json:"policies,omitempty"`
+	Path       []Step          `json:"path"`
+	Code       Code            `json:"code,omitempty"` // "" = ok
+	Message    string          `json:"message,omitempty"`
+	IsError    bool            `json:"is_error,omitempty"`
+	Replay     bool            `json:"replay,omitempty"`
+	Findings   []string        `json:"findings,omitempty"` // what sanitise masked or flagged
+	ResultHash string          `json:"result_sha256,omitempty"`
+	Isolation  string          `json:"isolation,omitempty"`
+	Trace      string          `json:"trace,omitempty"`
+	Unrecorded int             `json:"unrecorded,omitempty"` // refusals of strangers since the last entry, which this one stands for
+	Started    time.Time       `json:"started"`
+	Duration   time.Duration   `json:"duration_ns"`
+}
+
+// A Change tells what an operator, or the gateway by itself, changed.
+type Change struct {
+	Action string `json:"action"` // in the words of the command line: "agents add", "secrets set"
+	By     string `json:"by"`     // an admin's name, "uid:N", "init" or "system"
+	Target string `json:"target,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Detail any    `json:"detail,omitempty"`
+}
