@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sallyport.dev/sallyport"
+)
+
+// An output is what a backend returned, not yet fit to be seen.
+type output struct {
+	sallyport.Output
+	tool sallyport.Tool
+	at   time.Time
+}
+
+// execute makes the call. A call that may change something, that waited for a
+// human or that can be asked for again is written down first: ticket consumed,
+// key taken and intent appended in one transaction. Its outcome is stored, in
+// one transaction, by respond.
+func (g *Gateway) execute(ctx context.Context, rec *record, j job) (output, error) {
+	rec.at(sallyport.Execute)
+	b, ok := g.Backends[j.tool.Origin.Backend]
+	if !ok {
+		return output{}, &sallyport.Error{
+			Code: sallyport.Unavailable, Step: sallyport.Execute,
+			Message: fmt.Sprintf("nothing on this gateway runs %q tools", j.tool.Origin.Backend),
+			Hint:    "run `sallyport doctor`",
+		}
+	}
+	rec.Isolation = isolationOf(b, j.tool)
+	timeout := g.timeout(j)
+	if j.risk.Mutating() || j.keyed || j.ticket.ID != "" {
+		if err := g.begin(ctx, rec, j, timeout); err != nil {
+			return output{}, at(sallyport.Execute, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	out, err := b.Run(ctx, g.jobFor(rec, j, timeout))
+	if err != nil {
+		return output{}, rec.failed(ctx, j.risk.Mutating(), err)
+	}
+	rec.done(out)
+	return output{Output: out, tool: j.tool, at: g.Now()}, nil
+}
+
+func isolationOf(b sallyport.Backend, t sallyport.Tool) string {
+	if i, ok := b.(sallyport.Isolator); ok {
+		return i.IsolationOf(t)
+	}
+	return b.Info().Isolation
+}
+
+func (g *Gateway) begin(ctx context.Context, rec *record, j job, timeout time.Duration) error {
+	fence, err := g.Ledger.Begin(ctx, Begin{
+		Key: j.key, Fingerprint: j.fingerprint, CallID: rec.CallID,
+		Ticket: j.ticket.ID, TicketHash: j.hash,
+		Lease:     timeout + time.Minute,
+		Intent:    rec.entry(sallyport.EntryIntent, rec.snapshot()),
+		Unchanged: func() error { return g.unchanged(j.permit) },
+	})
+	if err == nil {
+		rec.began(j.key, fence)
+	}
+	return err
+}
+
+func (g *Gateway) jobFor(rec *record, j job, timeout time.Duration) sallyport.Job {
+	notify := j.req.Notify
+	return sallyport.Job{
+		CallID: rec.CallID, Who: j.who, Tool: j.tool, Args: j.canonical, Key: j.key.Key,
+		Tier: j.tier, Limits: g.limitsOf(j.tool), Egress: j.egress, Timeout: timeout, Trace: j.req.Trace,
+		Notify: func(n sallyport.Notice) {
+			if notify != nil {
+				notify(g.Sanitiser.Notice(n))
+			}
+		},
+	}
+}
+
+// limitsOf fills the tool's limits with the defaults.
+func (g *Gateway) limitsOf(t sallyport.Tool) sallyport.Limits {
+	return t.Manifest.Limits.Or(g.Sandbox).Or(sallyport.DefaultLimits())
+}
+
+// timeout of the backend. A sandbox enforces the tool's own limit and reports
+// it by name; the gateway's clock is behind it, for a sandbox host that hangs.
+func (g *Gateway) timeout(j job) time.Duration {
+	if j.tool.Code != nil {
+		return g.limitsOf(j.tool).Timeout + 30*time.Second
+	}
+	return cmp.Or(j.tool.Manifest.Timeout, g.Limits.Timeout, time.Minute)
+}
+
+// backendError gives a backend's failure a code and words.
+func backendError(ctx context.Context, mutating bool, err error) error {
+	var e sallyport.Error
+	if ours, ok := errors.AsType[*sallyport.Error](err); ok {
+		e = *ours
+	} else {
+		e = sallyport.Error{Code: sallyport.Upstream, Message: "the tool's backend failed", Err: err}
+	}
+	e.Step = sallyport.Execute
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+		e.Code, e.Message = sallyport.Timeout, "the tool did not answer in time"
+	case errors.Is(err, context.Canceled):
+		e.Code, e.Message = sallyport.Canceled, "the caller went away"
+	}
+	if mutating && !errors.Is(err, sallyport.ErrNotExecuted) {
+		e.Message = fmt.Sprintf("%s; the call may have acted, and it is not known whether it did", e.Message)
+		e.Hint = "do not repeat it blindly: check the effect; an operator settles it with `sallyport reservations resolve`"
+		e.Code = sallyport.OutcomeUnknown
+	}
+	return &e
+}

@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"sallyport.dev/sallyport"
+)
+
+// An Explanation says how a call would be decided now.
+type Explanation struct {
+	Principal string           `json:"principal"`
+	Tool      string           `json:"tool"`
+	Path      []sallyport.Step `json:"path"` // as far as it came
+	Risk      *sallyport.Risk  `json:"risk"` // nil if it did not come to assess
+	Policies  []string         `json:"policies"`
+	Approval  []string         `json:"approval"`   // what demands a human, if anything does
+	NoNetwork bool             `json:"no_network"` // a policy takes the network away
+	Refused   *Refusal         `json:"refused"`    // nil if it would be allowed
+}
+
+// A Refusal is an error as an operator reads it.
+type Refusal struct {
+	Step    sallyport.Step `json:"step"`
+	Code    sallyport.Code `json:"code"`
+	Message string         `json:"message"`
+	Hint    string         `json:"hint,omitempty"`
+}
+
+// Explain takes the same steps as Call, up to the one that asks a human. It
+// makes no call and leaves no record. The error says that the credential is not
+// good; every other refusal is part of the explanation.
+func (g *Gateway) Explain(ctx context.Context, req sallyport.Request) (Explanation, error) {
+	rec := &record{g: g, Record: sallyport.Record{Path: []sallyport.Step{sallyport.Receive}}}
+	who, err := g.authenticate(ctx, rec, req.Profile, req.Credential)
+	if err != nil {
+		return Explanation{}, err
+	}
+	p, err := g.decide(ctx, rec, who, req)
+	x := Explanation{
+		Principal: who.who.ID, Tool: req.Operation.Target, Path: rec.Path, Risk: rec.Risk, Policies: append([]string{}, rec.Policies...),
+		Approval: append([]string{}, p.demandedBy()...), NoNetwork: p.verdict.NoNetwork,
+	}
+	if e, ok := errors.AsType[*sallyport.Error](err); ok {
+		x.Refused = &Refusal{e.Step, e.Code, e.Message, e.Hint}
+	} else if err != nil {
+		return Explanation{}, err
+	}
+	return x, nil
+}
+
+func (g *Gateway) decide(ctx context.Context, rec *record, who identity, req sallyport.Request) (permit, error) {
+	target, err := g.resolve(ctx, rec, guest{who: who.who}, req)
+	if err != nil {
+		return permit{}, err
+	}
+	args, err := g.validate(rec, target)
+	if err != nil {
+		return permit{}, err
+	}
+	return g.authorize(rec, g.assess(rec, args))
+}

@@ -1,0 +1,138 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"sallyport.dev/sallyport"
+)
+
+// validArgs are a target's arguments in canonical form, as its schema wants
+// them. These bytes are what everything after sees.
+type validArgs struct {
+	target
+	canonical json.RawMessage
+}
+
+func (g *Gateway) validate(rec *record, t target) (validArgs, error) {
+	rec.at(sallyport.Validate)
+	canonical, err := sallyport.Canonical(t.args)
+	if err == nil {
+		rec.args = canonical
+		err = g.Catalog.Validate(t.tool, canonical)
+	}
+	if err != nil {
+		invalid := &sallyport.Error{
+			Code: sallyport.Invalid, Step: sallyport.Validate, Err: err,
+			Message: err.Error(), Hint: "see the tool's input schema in tools/list",
+		}
+		if e, ok := errors.AsType[*sallyport.Error](err); ok {
+			invalid.Message = e.Message
+		}
+		invalid.Message = g.Sanitiser.Text(invalid.Message)
+		return validArgs{}, at(sallyport.Validate, invalid)
+	}
+	return validArgs{t, canonical}, nil
+}
+
+// judged are arguments together with what they would do.
+type judged struct {
+	validArgs
+	risk sallyport.Risk
+	tier string
+}
+
+func (g *Gateway) assess(rec *record, a validArgs) judged {
+	rec.at(sallyport.Assess)
+	risk := g.Assessor.Assess(a.tool, a.canonical)
+	rec.Risk = &risk
+	return judged{a, risk, tierOf(a)}
+}
+
+// tierOf is the sandbox tier that the call asks for, among those of the tool.
+// A tier that is not in the list is refused by the schema.
+func tierOf(a validArgs) string {
+	tiers := a.tool.Manifest.Tiers
+	if len(tiers) == 0 {
+		return ""
+	}
+	var in struct {
+		Tier string `json:"tier"`
+	}
+	if a.tool.Code != nil && a.tool.Code.Source == "" && json.Unmarshal(a.canonical, &in) == nil && slices.Contains(tiers, in.Tier) {
+		return in.Tier
+	}
+	return tiers[0]
+}
+
+// A permit is the policy's leave to make one call, as of two generations.
+type permit struct {
+	judged
+	verdict  Verdict
+	policy   uint64
+	catalogs uint64
+}
+
+func (g *Gateway) authorize(rec *record, j judged) (permit, error) {
+	rec.at(sallyport.Authorize)
+	p := permit{judged: j, policy: g.Authorizer.Generation(), catalogs: g.Catalog.Generation()}
+	v, err := g.Authorizer.Authorize(p.question())
+	rec.Policies = v.Policies
+	if err == nil && v.Allow {
+		p.verdict = v
+		return p, nil
+	}
+	if len(v.Reasons) == 0 {
+		v.Reasons = []string{"no policy allows this"}
+	}
+	return permit{}, &sallyport.Error{
+		Code: sallyport.Denied, Step: sallyport.Authorize, Err: err,
+		Message: strings.Join(v.Reasons, "; "),
+		Hint:    "an operator can see why with `sallyport audit search` and change policies/*.cedar",
+	}
+}
+
+func (p permit) question() Question {
+	return Question{
+		Who: p.who, Profile: p.req.Profile, Action: ActionCall,
+		Tool: p.tool, Args: p.canonical, Risk: p.risk, Tier: p.tier,
+	}
+}
+
+// unchanged decides again where policies or tools moved since the permit was
+// given: the call goes on only if today's answer is the same.
+func (g *Gateway) unchanged(p permit) error {
+	if p.policy == g.Authorizer.Generation() && p.catalogs == g.Catalog.Generation() {
+		return nil
+	}
+	tool, err := g.Catalog.Resolve(p.req.Profile, p.tool.Name)
+	if err == nil && tool.Digest == p.tool.Digest && tool.Status == sallyport.ToolActive {
+		var v Verdict
+		v, err = g.Authorizer.Authorize(p.question())
+		if err == nil && v.Allow && (!v.Approval || p.verdict.Approval) && v.NoNetwork == p.verdict.NoNetwork {
+			return nil
+		}
+	}
+	return &sallyport.Error{
+		Code: sallyport.Denied, Step: sallyport.Execute, Err: err,
+		Message: "a policy or the tool changed while the call was on its way",
+		Hint:    "call again: it will be judged by what holds now",
+	}
+}
+
+// egress is what the call may reach: the tool's list, unless a policy or the
+// caller took the network away.
+func (p permit) egress() []string {
+	var in struct {
+		Network *string `json:"network"`
+	}
+	if p.tool.Code != nil && json.Unmarshal(p.canonical, &in) == nil && in.Network != nil && *in.Network == "none" {
+		return nil
+	}
+	if p.verdict.NoNetwork {
+		return nil
+	}
+	return p.tool.Manifest.Egress
+}

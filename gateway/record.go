@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"sallyport.dev/sallyport"
+)
+
+// A record follows one call from receive to respond.
+type record struct {
+	sallyport.Record
+	g    *Gateway
+	args json.RawMessage // canonical, not yet masked
+
+	// Set between begin and respond: what is owed to the ledger.
+	open   *Finish
+	output sallyport.Output
+}
+
+// receive opens the record. Where records cannot be kept, no call is taken.
+func (g *Gateway) receive(req sallyport.Request) (*record, error) {
+	if err := g.Journal.Healthy(); err != nil {
+		return nil, &sallyport.Error{
+			Code: sallyport.Unavailable, Step: sallyport.Receive, Err: err,
+			Message: "the gateway cannot keep its records, so it takes no calls",
+			Hint:    "the operator finds the cause in the log and in `sallyport doctor`",
+		}
+	}
+	id := req.CallID
+	if id == "" {
+		id = newID("call")
+	}
+	return &record{g: g, Record: sallyport.Record{
+		CallID: id, Door: req.Door, Profile: req.Profile, Key: req.Key, Ticket: req.Ticket, Trace: req.Trace,
+		Kind: req.Operation.Kind, Target: clip(req.Operation.Target, 128),
+		Path: append(make([]sallyport.Step, 0, len(sallyport.Steps)), sallyport.Receive), Started: g.Now(),
+	}}, nil
+}
+
+func (r *record) at(s sallyport.Step) { r.Path = append(r.Path, s) }
+
+func (r *record) began(key sallyport.ReservationKey, fence int64) {
+	r.open = &Finish{Key: key, Fence: fence, State: sallyport.Unknown}
+}
+
+func (r *record) done(out sallyport.Output) {
+	r.output = out
+	if r.open != nil {
+		r.open.State, r.open.Output, r.open.IsError = sallyport.Done, out.Content, out.IsError
+	}
+}
+
+// failed notes what a backend's error means for the key.
+func (r *record) failed(ctx context.Context, mutating bool, err error) error {
+	if r.open != nil && (!mutating || errors.Is(err, sallyport.ErrNotExecuted)) {
+		r.open.State = sallyport.Failed
+	}
+	return backendError(ctx, mutating, err)
+}
+
+// respond closes the record; it is deferred, so that no way out of Call avoids
+// it. The outcome is durable before the caller sees it; if it cannot be
+// stored, the caller does not see it.
+func (r *record) respond(ctx context.Context, res *sallyport.Result, err *error) {
+	if p := recover(); p != nil {
+		r.g.Log.Error("panic in a call", "call", r.CallID, "panic", p, "stack", string(debug.Stack()))
+		*err = &sallyport.Error{Code: sallyport.Internal, Step: r.last(), Message: "internal error", Err: fmt.Errorf("panic: %v", p)}
+	}
+	r.at(sallyport.Respond)
+	*err = r.presentable(*err)
+	r.Duration = r.g.Now().Sub(r.Started)
+	if *err != nil {
+		r.Code = sallyport.CodeOf(*err)
+		r.Message = r.g.Sanitiser.Text((*err).Error())
+	} else {
+		sum := sha256.Sum256(res.Content)
+		r.ResultHash, r.IsError = hex.EncodeToString(sum[:]), res.IsError
+	}
+	silent := r.Code == sallyport.Unauthenticated && !r.g.strangers.speak(&r.Record, r.g.Now())
+	if r.g.Ended != nil {
+		r.g.Ended(r.Record)
+	}
+	e := r.entry(sallyport.EntryOutcome, r.snapshot())
+	var failure error
+	switch {
+	case r.open != nil:
+		r.open.Outcome = e
+		failure = r.g.Ledger.Finish(context.WithoutCancel(ctx), *r.open)
+	case !silent:
+		failure = r.g.Journal.Append(e)
+	}
+	if failure != nil {
+		r.g.Log.Error("cannot record an outcome", "call", r.CallID, "err", failure)
+		*res = sallyport.Result{}
+		*err = &sallyport.Error{
+			Code: sallyport.OutcomeUnknown, Step: sallyport.Respond, CallID: r.CallID, Err: failure,
+			Message: "the call's outcome could not be recorded, so it is not shown",
+			Hint:    "the operator finds the cause in the log, by the call's id",
+		}
+	}
+}
+
+// presentable makes every failure an *sallyport.Error that carries the call's
+// id. What is not ours shows nothing but that id.
+func (r *record) presentable(err error) error {
+	if err == nil {
+		return nil
+	}
+	var e sallyport.Error
+	if ours, ok := errors.AsType[*sallyport.Error](err); ok {
+		e = *ours
+	} else {
+		e = sallyport.Error{Code: sallyport.Internal, Step: r.last(), Err: err}
+	}
+	e.CallID = r.CallID
+	e.Message = r.g.Sanitiser.Text(e.Message) // it may quote an upstream
+	if e.Code == sallyport.Internal {
+		r.g.Log.Error("call failed", "call", r.CallID, "step", e.Step, "err", err)
+		e.Message, e.Hint = "internal error", "the operator finds it in the log by call id "+r.CallID
+	}
+	return &e
+}
+
+func (r *record) last() sallyport.Step { return r.Path[len(r.Path)-1] }
+
+// snapshot is the record as it is now, masked wherever the caller chose the words.
+func (r *record) snapshot() sallyport.Record {
+	s := r.Record
+	if s.ToolDigest == "" { // no tool has this name
+		s.Target = r.g.Sanitiser.Text(s.Target)
+	}
+	if s.Key != "" && s.Key != s.CallID {
+		s.Key = r.g.Sanitiser.Text(s.Key)
+	}
+	if s.Risk != nil {
+		masked := r.g.maskRisk(*s.Risk)
+		s.Risk = &masked
+	}
+	s.Path = append([]sallyport.Step(nil), r.Path...)
+	if r.args != nil {
+		s.Args = r.g.Sanitiser.JSON(r.args)
+	}
+	return s
+}
+
+// maskRisk masks a verdict for the record: it quotes the arguments.
+func (g *Gateway) maskRisk(risk sallyport.Risk) sallyport.Risk {
+	all := func(list []string) []string {
+		out := slices.Clone(list)
+		for i, s := range out {
+			out[i] = g.Sanitiser.Text(s)
+		}
+		return out
+	}
+	risk.Reasons, risk.Objects = all(risk.Reasons), all(risk.Objects)
+	return risk
+}
+
+func (r *record) entry(kind sallyport.EntryKind, payload any) sallyport.Entry {
+	b, err := json.Marshal(payload)
+	if err != nil { // our own types, of which every field can be marshalled
+		b = []byte(fmt.Sprintf("{\"error\":%q}", err))
+	}
+	tenant := r.Tenant
+	if tenant == "" {
+		tenant = sallyport.DefaultTenant // nobody was identified
+	}
+	return sallyport.Entry{Tenant: tenant, Time: r.g.Now(), Kind: kind, CallID: r.CallID, Payload: b}
+}
+
+// at gives an error of ours a step, if it has none.
+func at(step sallyport.Step, err error) error {
+	if e, ok := errors.AsType[*sallyport.Error](err); ok && e.Step == "" {
+		c := *e
+		c.Step = step
+		return &c
+	}
+	return err
+}
+
+// newID makes an id that cannot be guessed: 128 random bits.
+func newID(kind string) string {
+	var b [16]byte
+	rand.Read(b[:])
+	return kind + "_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
+}

@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"sallyport.dev/sallyport"
+)
+
+// ApprovalResult is the built-in tool with which an agent comes back for the
+// result of a call that waited for a human. It stands for that call.
+const ApprovalResult = "approval_result"
+
+// A target is a tool that the caller may know of, and what to give it.
+type target struct {
+	who  sallyport.Principal
+	req  sallyport.Request
+	tool sallyport.Tool
+	args json.RawMessage // not yet validated
+}
+
+func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyport.Request) (target, error) {
+	rec.at(sallyport.Resolve)
+	if req.Operation.Kind != sallyport.CallTool {
+		return target{}, &sallyport.Error{
+			Code: sallyport.Invalid, Step: sallyport.Resolve,
+			Message: fmt.Sprintf("unknown operation %q", req.Operation.Kind), Hint: "call a tool",
+		}
+	}
+	t := target{who: in.who, req: req, args: req.Operation.Args}
+	name := req.Operation.Target
+	if name == ApprovalResult {
+		ticket, err := g.ownTicket(ctx, t)
+		if err != nil {
+			return target{}, err
+		}
+		name, t.req.Ticket, t.args = ticket.Binding.Tool, ticket.ID, ticket.Binding.Args
+	}
+	tool, err := g.Catalog.Resolve(req.Profile, name)
+	if err == nil && !g.visible(in.who, req.Profile, tool) {
+		err = &sallyport.Error{Code: sallyport.NotFound}
+	}
+	if sallyport.CodeOf(err) == sallyport.NotFound && err != nil {
+		// The same words whether it does not exist or is not theirs.
+		return target{}, &sallyport.Error{
+			Code: sallyport.NotFound, Step: sallyport.Resolve,
+			Message: fmt.Sprintf("unknown tool %q", clip(name, 64)),
+			Hint:    "list the tools: the name may have changed, or you may not be allowed to use it",
+		}
+	}
+	if err != nil {
+		return target{}, at(sallyport.Resolve, err)
+	}
+	t.tool = tool
+	r := &rec.Record
+	r.Target, r.ToolDigest, r.Server, r.Upstream = tool.Name, tool.Digest, tool.Origin.Server, tool.Origin.Name
+	if tool.Status != sallyport.ToolActive {
+		return target{}, &sallyport.Error{
+			Code: sallyport.Quarantined, Step: sallyport.Resolve,
+			Message: fmt.Sprintf("tool %q is quarantined: %s", tool.Name, tool.StatusReason),
+			Hint:    "an operator can look at it with `sallyport tools diff` and release it with `sallyport tools approve`",
+		}
+	}
+	return t, nil
+}
+
+// ownTicket reads the ticket that approval_result names. A ticket of somebody
+// else is as unknown as one that never was.
+func (g *Gateway) ownTicket(ctx context.Context, t target) (sallyport.Ticket, error) {
+	var in struct {
+		Ticket string `json:"ticket"`
+	}
+	canonical, err := sallyport.Canonical(t.args)
+	if err == nil {
+		err = json.Unmarshal(canonical, &in)
+	}
+	if err != nil || in.Ticket == "" {
+		return sallyport.Ticket{}, &sallyport.Error{
+			Code: sallyport.Invalid, Step: sallyport.Validate, Err: err,
+			Message: `approval_result needs {"ticket": "…"}`,
+			Hint:    "the ticket's id is in the approval_pending result of the call that waits",
+		}
+	}
+	return g.ticketOf(ctx, t.who, in.Ticket, sallyport.Resolve)
+}
+
+func (g *Gateway) ticketOf(ctx context.Context, who sallyport.Principal, id string, step sallyport.Step) (sallyport.Ticket, error) {
+	t, err := g.Ledger.Ticket(ctx, who.Tenant, id)
+	if err != nil && sallyport.CodeOf(err) != sallyport.NotFound {
+		return t, at(step, err)
+	}
+	if err != nil || t.Binding.Principal != who.ID || t.Binding.OnBehalfOf != who.OnBehalfOf {
+		return t, &sallyport.Error{
+			Code: sallyport.NotFound, Step: step,
+			Message: fmt.Sprintf("unknown ticket %q", clip(id, 64)),
+			Hint:    "use the ticket's id from the approval_pending answer, as the agent that made the call",
+		}
+	}
+	return t, nil
+}
+
+func clip(s string, n int) string {
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "") + "…"
+	}
+	return s
+}
