@@ -1,0 +1,90 @@
+package mcpserver
+
+import (
+	"net/http"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/wire"
+)
+
+// Eras of the protocol.
+const (
+	modernEra = 1 << iota // stateless, 2026-07-28
+	legacyEra             // with sessions, 2025-03-26 to 2025-11-25
+)
+
+// A method is one row of the table that the router reads: what the method is
+// to the gateway, or why it needs no operation.
+type method struct {
+	name      string
+	eras      int
+	operation sallyport.Kind // "" if it needs none:
+	reason    string
+	run       func(*exchange) // nil for notifications, see exchange.notified
+}
+
+// methods is everything that this door knows.
+var methods = []method{
+	{name: "tools/call", eras: modernEra | legacyEra, operation: sallyport.CallTool, run: (*exchange).callTool},
+	{name: "tools/list", eras: modernEra | legacyEra, run: (*exchange).listTools,
+		reason: "Gateway.List authenticates, admits and filters by the same policy that decides calls"},
+	{name: "server/discover", eras: modernEra, run: (*exchange).discover,
+		reason: "says only what the program is; the caller is authenticated"},
+	{name: "initialize", eras: legacyEra, run: (*exchange).initialize,
+		reason: "opens a session that holds nothing but its owner; the caller is authenticated"},
+	{name: "ping", eras: legacyEra, run: (*exchange).ping,
+		reason: "says only that the session lives; the caller is authenticated"},
+	{name: "logging/setLevel", eras: legacyEra, run: (*exchange).setLogLevel,
+		reason: "changes only what this session hears of its own calls"},
+	{name: "notifications/initialized", eras: legacyEra, reason: "changes nothing"},
+	{name: "notifications/cancelled", eras: legacyEra,
+		reason: "ends a call of the same session, which belongs to the caller"},
+}
+
+// supported lists the revisions that are served, the newest first.
+var supported = []string{
+	wire.Version2026_07_28, wire.Version2025_11_25, wire.Version2025_06_18, wire.Version2025_03_26,
+}
+
+const supportedJSON = `["2026-07-28","2025-11-25","2025-06-18","2025-03-26"]`
+
+func unsupportedVersion(requested string) *wire.Error {
+	data := wire.AppendString([]byte(`{"supported":`+supportedJSON+`,"requested":`), clip(requested))
+	return &wire.Error{
+		Code:    wire.CodeUnsupportedVersion,
+		Message: "unsupported protocol version " + clip(requested),
+		Data:    append(data, '}'),
+	}
+}
+
+func (x *exchange) ping() {
+	ctx, done, ok := x.callContext()
+	if !ok {
+		return
+	}
+	defer done()
+	if ctx.Err() == nil {
+		x.result([]byte("{}"))
+	}
+}
+
+func (x *exchange) setLogLevel() {
+	level, _ := wire.String(wire.Member(x.msg.Params, "level"))
+	n := logLevel(level)
+	if n < 0 {
+		x.fail(http.StatusOK, &wire.Error{Code: wire.CodeInvalidParams, Message: "level must be one of debug, info, notice, warning, error, critical, alert, emergency"})
+		return
+	}
+	x.session.logLevel.Store(int32(n))
+	x.result([]byte("{}"))
+}
+
+// logLevel returns the rank of a level's name (RFC 5424), -1 if it is none.
+func logLevel(name string) int {
+	for i, l := range [...]string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"} {
+		if l == name {
+			return i
+		}
+	}
+	return -1
+}

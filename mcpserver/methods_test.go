@@ -1,0 +1,121 @@
+package mcpserver
+
+import (
+	"testing"
+	"time"
+
+	"sallyport.dev/sallyport"
+)
+
+// Every method that the router knows is an operation, or says why it needs
+// none. The router reads the same table, so there is no other method.
+func TestEveryMethodIsAnOperationOrSaysWhy(t *testing.T) {
+	kinds := map[sallyport.Kind]bool{sallyport.CallTool: true}
+	seen := map[string]bool{}
+	for _, m := range methods {
+		if (m.operation == "") == (m.reason == "") {
+			t.Errorf("%s: wants either an operation or a reason, has %q and %q", m.name, m.operation, m.reason)
+		}
+		if m.operation != "" && !kinds[m.operation] {
+			t.Errorf("%s: unknown operation %q", m.name, m.operation)
+		}
+		if m.eras == 0 || seen[m.name] {
+			t.Errorf("%s: of no era, or twice in the table", m.name)
+		}
+		seen[m.name] = true
+	}
+}
+
+func TestParamHeaders(t *testing.T) {
+	for schema, want := range map[string]int{
+		`{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"properties":{"c":{"type":"integer","x-mcp-header":"c"}}}}}`: 2,
+		`{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}`:                                                                0,
+		`{"properties":{"a":{"type":"string","x-mcp-header":""}}}`:                                                                 0,
+		`{"properties":{"a":{"type":"string","x-mcp-header":"a b"}}}`:                                                              0,
+		`{"properties":{"a":{"type":"string","x-mcp-header":7}}}`:                                                                  0,
+		`{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}`:                       0,
+		`{"properties":{"a":true,"b":false,"c":null}}`:                                                                             0,
+		`{"items":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`:                                                      0,
+		`true`: 0,
+		``:     0,
+	} {
+		if got := paramHeaders([]byte(schema)); len(got) != want {
+			t.Errorf("paramHeaders(%s) = %v, want %d", schema, got, want)
+		}
+	}
+}
+
+func TestSameInteger(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		same bool
+	}{
+		{"42", "42", true}, {"42.0", "42", true}, {"4.2e1", "42", true}, {"-7", "-7", true}, {"42", "43", false},
+		{"42.5", "42.5", false}, {"", "0", false}, {"0x2a", "42", false}, {"NaN", "NaN", false}, {"Inf", "Inf", false},
+		{"9007199254740991", "9007199254740991", true}, {"9007199254740993", "9007199254740993", false}, {"1e400", "1e400", false},
+	} {
+		if got := sameInteger(tt.a, tt.b); got != tt.same {
+			t.Errorf("sameInteger(%s, %s) = %v", tt.a, tt.b, got)
+		}
+	}
+}
+
+func TestTraceparent(t *testing.T) {
+	for s, want := range map[string]bool{
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01": true,
+		"00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01": false,
+		"00-00000000000000000000000000000000-b7ad6b7169203331-01": false,
+		"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01": false,
+		"ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01": false,
+		"": false, "x": false,
+	} {
+		if got := validTraceparent(s); got != want {
+			t.Errorf("validTraceparent(%q) = %v", s, got)
+		}
+	}
+}
+
+func TestSessionClock(t *testing.T) {
+	opts := Options{SessionIdle: time.Minute, Sessions: 2, SessionsPerPrincipal: 2, CallsPerSession: 1}
+	table := newSessionTable(&opts)
+	who, now := owner{id: "alice"}, time.Unix(1000, 0)
+	id, err := table.open(who, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // use keeps it alive
+		if now = now.Add(59 * time.Second); table.find(id, who, now) == nil {
+			t.Fatal("a session in use has expired")
+		}
+	}
+	s := table.find(id, who, now)
+	if e := s.begin([]byte("1"), func() {}); e != nil {
+		t.Fatal(e)
+	}
+	if now = now.Add(time.Hour); table.find(id, who, now) == nil {
+		t.Error("a session with a call in flight has expired")
+	}
+	s.end([]byte("1"))
+	other, _ := table.open(owner{id: "bob"}, now)
+	if now = now.Add(2 * time.Minute); table.find(id, who, now) != nil {
+		t.Error("an idle session has not expired")
+	}
+	// A full table first loses what has expired.
+	if _, err := table.open(who, now); err != nil {
+		t.Error(err)
+	}
+	if _, err := table.open(who, now); err != nil || table.byID[other] != nil || len(table.byOwner) != 1 {
+		t.Errorf("%v, %d owners", err, len(table.byOwner))
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add(`"RlliEJ6wUg9taXJyb3I"`)
+	f.Add(`""`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		after, e := readCursor([]byte(raw))
+		if e == nil && after != "" && cursorAfter(after) != raw[1:len(raw)-1] {
+			t.Fatalf("accepted %q as the cursor after %q", raw, after)
+		}
+	})
+}
