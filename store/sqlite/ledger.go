@@ -1,0 +1,286 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway"
+)
+
+// defaultLease is the lease of a Begin that names none.
+const defaultLease = 10 * time.Minute
+
+// Find returns the reservation of a key; see gateway.Ledger.
+func (s *Store) Find(ctx context.Context, key sallyport.ReservationKey) (*sallyport.Reservation, error) {
+	r, err := scanReservation(s.row(ctx, selectReservation, key.Tenant, key.Principal, key.Tool, key.Key))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, storeError(sallyport.Reserve, err)
+	}
+	if leaseOut(r, s.clock()) {
+		r.State = sallyport.Unknown
+	}
+	return &r, nil
+}
+
+func leaseOut(r sallyport.Reservation, now time.Time) bool {
+	return r.State == sallyport.Executing && !now.Before(r.Lease)
+}
+
+// Open stores a ticket and its reservation; see gateway.Ledger. A ticket that
+// the key has had and that is closed (rejected, expired, withdrawn, void) is
+// returned as it is: a new question needs a new key. After an execution that is
+// known to have failed, the key gets a new ticket. An empty ID and a zero
+// CreatedAt or DecideBy are filled in.
+func (s *Store) Open(ctx context.Context, tk sallyport.Ticket, key sallyport.ReservationKey, fingerprint string, e sallyport.Entry) (sallyport.Ticket, error) {
+	if b := tk.Binding; b.Tenant != key.Tenant || b.Principal != key.Principal || b.Tool != key.Tool || tk.Key != key.Key || b.Hash() != tk.Hash {
+		return tk, &sallyport.Error{Code: sallyport.Internal, Step: sallyport.Approve, Message: "the ticket does not fit its reservation"}
+	}
+	if tk.ID == "" {
+		tk.ID = "tk_" + rand.Text()
+	}
+	var out sallyport.Ticket
+	err := s.update(ctx, sallyport.Approve, func(t *txn) error {
+		if err := s.seal.Healthy(); err != nil {
+			return err
+		}
+		r, err := t.reservation(key)
+		if err != nil {
+			return err
+		}
+		if r != nil {
+			if err := t.blocked(sallyport.Approve, r, fingerprint); err != nil {
+				return err
+			}
+			if r.State == sallyport.AwaitingApproval {
+				out, err = t.waiting(r, tk.Hash)
+				return err
+			}
+		}
+		if out, err = t.open(tk); err != nil {
+			return err
+		}
+		t.log(e)
+		return t.putReservation(sallyport.Reservation{ReservationKey: key, Fingerprint: fingerprint, State: sallyport.AwaitingApproval,
+			CallID: tk.CallID, Ticket: tk.ID, Fence: fenceOf(r)})
+	})
+	return out, err
+}
+
+func (t *txn) open(tk sallyport.Ticket) (sallyport.Ticket, error) {
+	if tk.CreatedAt.IsZero() {
+		tk.CreatedAt = t.now
+	}
+	if tk.DecideBy.IsZero() {
+		tk.DecideBy = t.now.Add(t.s.decideWithin)
+	}
+	tk.State, tk.RunBy, tk.DecidedBy, tk.DecidedAt, tk.Reason = sallyport.TicketPending, time.Time{}, "", time.Time{}, ""
+	return tk, t.insertTicket(tk)
+}
+
+// waiting returns the ticket that a key already has.
+func (t *txn) waiting(r *sallyport.Reservation, hash string) (sallyport.Ticket, error) {
+	tk, err := t.ticket(sallyport.Approve, r.Tenant, r.Ticket)
+	if err != nil {
+		return tk, err
+	}
+	if err := t.age(&tk, t.now); err != nil {
+		return tk, err
+	}
+	open := tk.State == sallyport.TicketPending || tk.State == sallyport.TicketApproved
+	if open && tk.Hash != hash {
+		return tk, kept{&sallyport.Error{Code: sallyport.Conflict, Step: sallyport.Approve, Ticket: tk.ID,
+			Message: fmt.Sprintf("ticket %s was opened for this key when the tool, its endpoint or its grants were others", tk.ID),
+			Hint:    "use a new idempotency key to ask again"}}
+	}
+	return tk, nil
+}
+
+// blocked reports why a key cannot be taken, or nil if it is reserved, awaiting
+// approval or failed.
+func (t *txn) blocked(step sallyport.Step, r *sallyport.Reservation, fingerprint string) error {
+	fail := func(code sallyport.Code, msg, hint string, retry time.Duration) error {
+		return &sallyport.Error{Code: code, Step: step, Message: msg, Hint: hint, RetryAfter: retry, Ticket: r.Ticket}
+	}
+	if r.Fingerprint != fingerprint {
+		return fail(sallyport.Conflict, "this idempotency key was used with other arguments", "use a new key for a new request", 0)
+	}
+	if leaseOut(*r, t.now) {
+		r.State = sallyport.Unknown
+		if err := t.putReservation(*r); err != nil {
+			return err
+		}
+		if err := t.logUnknown(*r, "its lease ran out"); err != nil {
+			return err
+		}
+		return kept{fail(sallyport.OutcomeUnknown, unknownMessage, unknownHint, 0)}
+	}
+	switch r.State {
+	case sallyport.Reserved, sallyport.AwaitingApproval, sallyport.Failed:
+		return nil
+	case sallyport.Executing:
+		return fail(sallyport.InFlight, "a call with this key is still running", "look again for its result",
+			max(100*time.Millisecond, min(time.Second, r.Lease.Sub(t.now))))
+	case sallyport.Done:
+		return fail(sallyport.InFlight, "a call with this key is done", "look again for its result", 0)
+	case sallyport.Unknown:
+		return fail(sallyport.OutcomeUnknown, unknownMessage, unknownHint, 0)
+	}
+	return fail(sallyport.Internal, fmt.Sprintf("the reservation is in a state %q that this program does not know", r.State), "", 0)
+}
+
+const (
+	unknownMessage = "an earlier call with this key may have acted; nobody knows"
+	unknownHint    = "an operator looks at the target and settles it: sallyport reservations resolve"
+)
+
+// Begin is the transaction before an execution; see gateway.Ledger. While
+// Unchanged runs, the store's write lock is held: it must not call the store.
+func (s *Store) Begin(ctx context.Context, b gateway.Begin) (int64, error) {
+	var fence int64
+	var changed error
+	err := s.update(ctx, sallyport.Execute, func(t *txn) error {
+		if err := s.seal.Healthy(); err != nil {
+			return err
+		}
+		r, err := t.reservation(b.Key)
+		if err != nil {
+			return err
+		}
+		if r != nil {
+			if err := t.blocked(sallyport.Execute, r, b.Fingerprint); err != nil {
+				return err
+			}
+		}
+		if b.Ticket != "" {
+			err = t.consume(b)
+		} else if r != nil && r.State == sallyport.AwaitingApproval {
+			err = t.unneeded(r)
+		}
+		if err != nil {
+			return err
+		}
+		if b.Unchanged != nil {
+			if changed = b.Unchanged(); changed != nil {
+				return changed
+			}
+		}
+		fence = fenceOf(r) + 1
+		lease := b.Lease
+		if lease <= 0 {
+			lease = defaultLease
+		}
+		t.log(b.Intent)
+		return t.putReservation(sallyport.Reservation{ReservationKey: b.Key, Fingerprint: b.Fingerprint, State: sallyport.Executing,
+			CallID: b.CallID, Ticket: b.Ticket, Fence: fence, Lease: t.now.Add(lease), Writer: s.writer})
+	})
+	if changed != nil {
+		return 0, changed
+	}
+	if err != nil {
+		return 0, err
+	}
+	return fence, nil
+}
+
+func fenceOf(r *sallyport.Reservation) int64 {
+	if r == nil {
+		return 0
+	}
+	return r.Fence
+}
+
+// consume spends an approved ticket on one execution.
+func (t *txn) consume(b gateway.Begin) error {
+	tk, err := t.ticket(sallyport.Execute, b.Key.Tenant, b.Ticket)
+	if err != nil {
+		return err
+	}
+	if tk.Binding.Principal != b.Key.Principal {
+		return noTicket(sallyport.Execute, b.Ticket) // not yours and unknown are the same
+	}
+	if err := t.age(&tk, t.now); err != nil {
+		return err
+	}
+	fail := func(code sallyport.Code, msg, hint string) error {
+		return kept{&sallyport.Error{Code: code, Step: sallyport.Execute, Message: msg, Hint: hint, Ticket: tk.ID}}
+	}
+	if tk.Binding.Tool != b.Key.Tool || tk.Key != b.Key.Key {
+		return fail(sallyport.Conflict, fmt.Sprintf("ticket %s belongs to another call", tk.ID), "an approval holds for one call only; ask again")
+	}
+	switch tk.State {
+	case sallyport.TicketApproved:
+	case sallyport.TicketPending:
+		return fail(sallyport.Pending, fmt.Sprintf("ticket %s waits for a human", tk.ID), "look again later with the same ticket")
+	case sallyport.TicketConsumed:
+		return fail(sallyport.Conflict, fmt.Sprintf("ticket %s was used already", tk.ID), "one approval is for one execution; ask again")
+	default:
+		return fail(sallyport.Rejected, fmt.Sprintf("ticket %s is %s", tk.ID, tk.State), "use a new idempotency key to ask again")
+	}
+	if tk.Hash != b.TicketHash || tk.Binding.Hash() != tk.Hash {
+		return fail(sallyport.Conflict, fmt.Sprintf("what ticket %s approved is not what would run now", tk.ID),
+			"the arguments, the tool, its endpoint or its grants changed; ask again")
+	}
+	return t.moveTicket(&tk, sallyport.TicketConsumed, "", "")
+}
+
+// unneeded judges the ticket of a key whose call needs no approval any more:
+// what a human refused stays refused, and an open question is closed, so that
+// nobody approves what has already run.
+func (t *txn) unneeded(r *sallyport.Reservation) error {
+	tk, err := t.ticket(sallyport.Execute, r.Tenant, r.Ticket)
+	if err != nil {
+		return err
+	}
+	if err := t.age(&tk, t.now); err != nil {
+		return err
+	}
+	const why = "the policy no longer asks for an approval"
+	switch tk.State {
+	case sallyport.TicketPending:
+		return t.decide(&tk, sallyport.TicketWithdrawn, tk.Binding.Principal, why)
+	case sallyport.TicketApproved:
+		return t.moveTicket(&tk, sallyport.TicketVoid, tk.Binding.Principal, why)
+	case sallyport.TicketRejected, sallyport.TicketExpired:
+		return kept{&sallyport.Error{Code: sallyport.Rejected, Step: sallyport.Execute, Ticket: tk.ID,
+			Message: fmt.Sprintf("ticket %s is %s", tk.ID, tk.State), Hint: "use a new idempotency key to ask again"}}
+	case sallyport.TicketWithdrawn, sallyport.TicketConsumed, sallyport.TicketVoid: // over already
+	}
+	return nil
+}
+
+// Finish stores the outcome; see gateway.Ledger. It does not end with ctx: an
+// outcome that is known must not be lost because the caller has gone. A call
+// that outlived its lease may still say how it ended, unless an operator or a
+// later owner was first.
+func (s *Store) Finish(ctx context.Context, f gateway.Finish) error {
+	if f.State != sallyport.Done && f.State != sallyport.Failed && f.State != sallyport.Unknown {
+		return &sallyport.Error{Code: sallyport.Internal, Step: sallyport.Execute, Message: fmt.Sprintf("%q is not an outcome", f.State)}
+	}
+	return s.update(context.WithoutCancel(ctx), sallyport.Execute, func(t *txn) error {
+		r, err := t.reservation(f.Key)
+		if err != nil {
+			return err
+		}
+		if r == nil || r.Fence != f.Fence || r.Writer != s.writer || r.State != sallyport.Executing && r.State != sallyport.Unknown {
+			return &sallyport.Error{Code: sallyport.Conflict, Step: sallyport.Execute,
+				Message: "this call no longer owns its key, so its outcome was not stored"}
+		}
+		r.State, r.IsError, r.Output = f.State, f.IsError, nil
+		if f.State == sallyport.Done {
+			r.Output = f.Output
+			if len(f.Output) > s.maxOutput {
+				r.Output = tooLargeToKeep(len(f.Output), f.IsError)
+			}
+		}
+		t.log(f.Outcome)
+		return t.putReservation(*r)
+	})
+}
