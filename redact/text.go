@@ -1,0 +1,207 @@
+package redact
+
+import (
+	"encoding/base64"
+	"sort"
+	"strings"
+
+	"sallyport.dev/sallyport/redact/visible"
+)
+
+// A work is one document being cleaned: what to do, and what was done.
+type work struct {
+	rules *rules
+	pii   PII
+	b64   int  // longest base64 run to look into, in bytes of the run; 0 = none
+	show  bool // make hidden characters visible
+	tally tally
+}
+
+// clean masks s and makes it visible. It returns s itself if nothing was to do.
+func (w *work) clean(s string) string {
+	return w.finish(s, w.spans(s))
+}
+
+func (w *work) finish(s string, spans []span) string {
+	out := mask(s, spans, &w.tally)
+	if w.show {
+		var n visible.Counts
+		out, n = visible.Text(out)
+		w.tally.hidden.Add(n)
+	}
+	return out
+}
+
+// spans finds what to mask in s. Hidden characters and terminal escapes could
+// tear a secret apart, so where there are any the text is read without them too.
+func (w *work) spans(s string) []span {
+	spans := w.look(s)
+	if bare, at := strip(s); at != nil {
+		for _, sp := range w.look(bare) {
+			sp.start, sp.end, sp.rank = at[sp.start], at[sp.end-1]+1, sp.rank+rankStripped
+			spans = append(spans, sp)
+		}
+		spans = merge(spans)
+	}
+	return spans
+}
+
+func (w *work) look(s string) []span {
+	spans, instruct := w.rules.scan(s)
+	w.tally.instruct = w.tally.instruct || instruct
+	n := len(spans)
+	if w.b64 > 0 {
+		spans = w.base64(s, spans)
+	}
+	for _, sp := range w.pii.spans(s, nil) {
+		// The host of a URL beside its password looks like an address.
+		if !overlaps(spans[:n], sp) {
+			spans = append(spans, sp)
+		}
+	}
+	if len(spans) > n {
+		return merge(spans)
+	}
+	return spans
+}
+
+// overlaps reports whether sp overlaps any of spans, which are sorted and
+// disjoint.
+func overlaps(spans []span, sp span) bool {
+	i := sort.Search(len(spans), func(i int) bool { return spans[i].end > sp.start })
+	return i < len(spans) && spans[i].start < sp.end
+}
+
+// mask replaces each span by its marker. spans are sorted and disjoint.
+func mask(s string, spans []span, t *tally) string {
+	if len(spans) == 0 {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	last := 0
+	for _, sp := range spans {
+		b.WriteString(s[last:sp.start])
+		b.WriteString(markOpen + sp.name + markClose)
+		t.masked(sp.name)
+		last = sp.end
+	}
+	b.WriteString(s[last:])
+	return b.String()
+}
+
+// strip returns s without hidden characters and terminal sequences, and for
+// each byte of the result its place in s; at is nil if there are none.
+func strip(s string) (bare string, at []int) {
+	i := visible.Index(s)
+	if i < 0 {
+		return s, nil
+	}
+	at = make([]int, i, len(s))
+	for j := range at {
+		at[j] = j
+	}
+	b := append(make([]byte, 0, len(s)), s[:i]...)
+	for i < len(s) {
+		r, size, kind := visible.At(s, i)
+		if kind == visible.None || visible.LineEnd(s, i) {
+			for j := range size {
+				at = append(at, i+j)
+			}
+			b = append(b, s[i:i+size]...)
+			i += size
+			continue
+		}
+		i += size
+		if r == 0x1b || r == 0x9b {
+			i = sequence(s, i, r)
+		}
+	}
+	return string(b), at
+}
+
+const maxSequence = 64
+
+// sequence returns the end of the terminal sequence whose first character
+// ended before i. The text inside an operating system command stays.
+func sequence(s string, i int, r rune) int {
+	if r == 0x1b {
+		if i >= len(s) || s[i] < 0x20 || s[i] > 0x7e {
+			return i
+		}
+		i++
+		if s[i-1] != '[' {
+			return i
+		}
+	}
+	for n := 0; i < len(s) && n < maxSequence; n++ {
+		if c := s[i]; c >= 0x40 && c <= 0x7e {
+			return i + 1
+		} else if c < 0x20 || c > 0x7e {
+			return i
+		}
+		i++
+	}
+	return i
+}
+
+const minBase64 = 24
+
+// base64 looks into runs of base64 that hold readable text, and masks a run
+// whole if there is a secret in it.
+func (w *work) base64(s string, spans []span) []span {
+	for i := 0; i < len(s); {
+		if !base64Byte(s[i]) {
+			i++
+			continue
+		}
+		start := i
+		for i < len(s) && base64Byte(s[i]) {
+			i++
+		}
+		run := s[start:i]
+		for i < len(s) && s[i] == '=' {
+			i++
+		}
+		if len(run) < minBase64 || len(run) > w.b64 || !readable(run[:minBase64]) {
+			continue
+		}
+		if found, _ := w.rules.scan(decode(run)); len(found) > 0 {
+			spans = append(spans, span{start: start, end: i, name: "base64 of " + found[0].name, rank: rankOwn})
+		}
+	}
+	return spans
+}
+
+func base64Byte(c byte) bool {
+	return wordByte(c) || c == '+' || c == '/' || c == '-'
+}
+
+func decode(run string) string {
+	enc := base64.RawStdEncoding
+	if strings.ContainsAny(run, "-_") {
+		enc = base64.RawURLEncoding
+	}
+	b, err := enc.DecodeString(run[:len(run)-len(run)%4])
+	if err != nil {
+		return ""
+	}
+	if tail := run[len(run)-len(run)%4:]; len(tail) > 1 {
+		if t, err := enc.DecodeString(tail); err == nil {
+			b = append(b, t...)
+		}
+	}
+	return string(b)
+}
+
+// readable reports whether a run decodes to text, so that hashes, names and
+// paths are not decoded in full.
+func readable(run string) bool {
+	head := decode(run)
+	for i := range len(head) {
+		if c := head[i]; c < ' ' && c != '\n' && c != '\t' && c != '\r' || c == 0x7f {
+			return false
+		}
+	}
+	return head != ""
+}
