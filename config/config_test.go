@@ -1,0 +1,365 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/config"
+)
+
+const file = "/etc/sallyport/sallyport.yaml"
+
+func TestEverything(t *testing.T) {
+	c, err := config.Parse(file, []byte(`
+listen: "[::1]:0"
+data: ../data
+store: postgres://app@db/sallyport
+agents:
+  reporter: {roles: [reader, writer]}
+  old:
+    suspended: true
+servers:
+  files:
+    command: ./bin/files
+    args: [-v, 8080, "a b", true]
+    env: {PORT: 08080}
+    isolation: gvisor
+    egress: [api.example:443, "*.example.org:443", "10.1.2.3:80"]
+    timeout: 1m30s
+    max_line: 1MiB
+  web: {url: "https://mcp.example/mcp?x=1", headers: {Authorization: "Bearer ${secret:web}"}}
+profiles:
+  support: {servers: [web], tools: [files__read, run_*]}
+policies: /srv/policies
+tools: t
+sandbox: {host: ./sandboxd.sock, image: python, runs: 2, limits: {timeout: 5s, memory: 1GiB, processes: 8, disk: 2MiB, output: 64KiB, cpus: 0.5}}
+egress: {private: [10.1.0.0/16, "fd00::/8"]}
+secrets: {keys: k}
+approvals: {wait: 0s, decide_by: 2h, run_by: 1m}
+limits: {rate: 2.5, burst: 5, bytes: 1MB, body: 64KiB, concurrency: 3, total: 9}
+redact: {max_bytes: 8KiB, pii: []}
+audit: {strict: true, heads: heads}
+telemetry: {endpoint: "http://127.0.0.1:4318", sample: 0, metrics: false, log: debug}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &config.Config{
+		File: file, Listen: "[::1]:0", Data: "/etc/data", Store: "postgres://app@db/sallyport",
+		Agents: map[string]config.Agent{"reporter": {Roles: []string{"reader", "writer"}}, "old": {Suspended: true}},
+		Servers: map[string]config.Server{
+			"files": {
+				Command: "/etc/sallyport/bin/files", Args: []string{"-v", "8080", "a b", "true"}, Env: map[string]string{"PORT": "08080"},
+				Isolation: "gvisor", Egress: []string{"api.example:443", "*.example.org:443", "10.1.2.3:80"},
+				Timeout: 90 * time.Second, MaxLine: config.MiB,
+			},
+			"web": {
+				URL: "https://mcp.example/mcp?x=1", Headers: map[string]string{"Authorization": "Bearer ${secret:web}"},
+				Timeout: config.DefaultTimeout, MaxLine: config.DefaultMaxLine,
+			},
+		},
+		Profiles: map[string]config.Profile{"support": {Servers: []string{"web"}, Tools: []string{"files__read", "run_*"}}},
+		Policies: "/srv/policies", Tools: "/etc/sallyport/t",
+		Sandbox: config.Sandbox{Host: "/etc/sallyport/sandboxd.sock", Image: "python", Runs: 2, Limits: config.SandboxLimits{
+			Timeout: 5 * time.Second, Memory: config.GiB, Processes: 8, Disk: 2 * config.MiB, Output: 64 * config.KiB, CPUs: 0.5,
+		}},
+		Egress: config.Egress{Private: []string{"10.1.0.0/16", "fd00::/8"}}, Secrets: config.Secrets{Keys: "/etc/sallyport/k"},
+		Approvals: config.Approvals{DecideBy: 2 * time.Hour, RunBy: time.Minute},
+		Limits:    config.Limits{Rate: 2.5, Burst: 5, Bytes: 1e6, Body: 64 * config.KiB, Concurrency: 3, Total: 9},
+		Redact:    config.Redact{MaxBytes: 8 * config.KiB, PII: []string{}},
+		Audit:     config.Audit{Strict: true, Heads: "/etc/sallyport/heads"},
+		Telemetry: config.Telemetry{Endpoint: "http://127.0.0.1:4318", Log: "debug"},
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+	if got := c.ProfileTools()["support"]; !reflect.DeepEqual(got, []string{"web__*", "files__read", "run_*"}) {
+		t.Errorf("ProfileTools = %q", got)
+	}
+	if l := c.Sandbox.Limits.Limits(); l.Memory != 1<<30 || l.Timeout != 5*time.Second || l.CPUs != 0.5 {
+		t.Errorf("Limits = %+v", l)
+	}
+}
+
+func TestStarterIsDefault(t *testing.T) {
+	c, err := config.Parse(file, []byte(config.Starter()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.File, want.Policies, want.Tools = file, "/etc/sallyport/policies", "/etc/sallyport/tools"
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("got  %+v\nwant %+v", c, want)
+	}
+	// The examples work too once the # is taken away.
+	var b strings.Builder
+	for line := range strings.Lines(config.Starter()) {
+		if l, ok := strings.CutPrefix(line, "# "); ok && (strings.HasPrefix(l, "  ") || exampleKey(l)) {
+			line = l
+		}
+		b.WriteString(line)
+	}
+	c, err = config.Parse(file, []byte(b.String()))
+	if err != nil || len(c.Servers) != 2 || len(c.Profiles) != 1 || c.Audit.Heads == "" {
+		t.Errorf("the examples: %+v, %v\n%s", c, err, b.String())
+	}
+	if c != nil && (c.Limits != want.Limits || c.Approvals != want.Approvals || c.Sandbox != want.Sandbox || !reflect.DeepEqual(c.Redact, want.Redact)) {
+		t.Errorf("the examples differ from the defaults: %+v", c)
+	}
+}
+
+func exampleKey(l string) bool {
+	key, _, ok := strings.Cut(l, ":")
+	if !ok {
+		return false
+	}
+	for _, k := range []string{"servers", "profiles", "agents", "sandbox", "egress", "approvals", "limits", "redact", "audit", "telemetry"} {
+		if key == k {
+			return true
+		}
+	}
+	return false
+}
+
+func TestTO59_RefusedWhole(t *testing.T) {
+	for _, tt := range []struct{ name, in, message, hint string }{
+		{"empty", "", "sallyport.yaml: the file is empty", "sallyport init"},
+		{"blank", " \n\n", "the file is empty", ""},
+		{"only comments", "# nothing\n", "holds no settings", ""},
+		{"null", "null\n", "yaml:1:1: ", ""},
+		{"text", "listen\n", "yaml:1:1: the file must be a block of keys", ""},
+		{"list", "- a\n", "yaml:1:1: the file must be a block of keys", ""},
+		{"truncated key", "listen: 127.0.0.1:7450\npoli", "yaml:2:1: ", ""},
+		{"truncated flow", "limits: {rate: 1", "yaml:1:", ""},
+		{"truncated quote", "listen: \"127.0", "yaml:1:", ""},
+		{"truncated after a key", "listen: 127.0.0.1:7450\nservers:\n", "yaml:2:", "give it a value"},
+		{"two documents", "listen: a:1\n---\nlisten: b:2\n", "yaml:3:", "---"},
+		{"not UTF-8", "listen: a\xff", "yaml:1:10: a byte that is not UTF-8", ""},
+		{"control character", "listen: a\x00b", "yaml:1:10: a control character, U+0000", ""},
+		{"tab", "limits:\n\trate: 1\n", "yaml:2:", ""},
+		{"unknown key", "lisen: a:1\n", `yaml:1:1: unknown key "lisen"`, "did you mean listen?"},
+		{"unknown key below", "limits:\n  rate: 1\n  brust: 2\n", `yaml:3:3: unknown key "limits.brust"`, "did you mean burst?"},
+		{"unknown key, none near", "zzz: 1\n", `unknown key "zzz"`, "the keys here are listen, hosts"},
+		{"duplicate key", "listen: a:1\ntools: t\nlisten: b:2\n", "yaml:3:1: listen is set twice; first at line 1", "keep one"},
+		{"duplicate server", "servers:\n  a: {command: x}\n  a: {command: y}\n", "yaml:3:3: servers.a is set twice", ""},
+		{"duplicate, quoted", "listen: a:1\n\"listen\": b:2\n", "yaml:2:1: listen is set twice", ""},
+		{"number for text", "listen: 7450\n", "yaml:1:9: listen must be text, not a number", ""},
+		{"text for a number", "limits: {burst: \"5\"}\n", "limits.burst must be a whole number, not text", "without quotes"},
+		{"fraction for a whole number", "limits: {burst: 1.5}\n", "limits.burst must be a whole number", ""},
+		{"too large", "limits: {burst: 99999999999}\n", "is not a number that fits", ""},
+		{"yes for true", "audit: {strict: yes}\n", "audit.strict must be true or false, not text", ""},
+		{"text for a list", "redact: {pii: card}\n", "redact.pii must be a list, not text", ""},
+		{"list for a block", "servers: [a]\n", "servers must be a block of keys, not a list", ""},
+		{"text for a block", "limits: many\n", "limits must be a block of keys, not text", "rate"},
+		{"null in a list", "redact:\n  pii:\n    - \n", "is empty", ""},
+		{"null value", "limits: {rate: null}\n", "limits.rate is empty", "remove the line"},
+		{"anchor", "servers:\n  a: &x {command: y}\n", "anchors and aliases are not supported", ""},
+		{"alias", "servers:\n  a: *x\n", "yaml:2:", ""},
+		{"merge key", "servers:\n  a:\n    <<: {command: y}\n", "yaml:3:", ""},
+		{"tag", "listen: !!str 127.0.0.1:1\n", "tags are not supported", ""},
+		{"no unit", "approvals: {wait: 30}\n", "approvals.wait has no unit", "30s"},
+		{"bad duration", "approvals: {wait: 30 secs}\n", `approvals.wait: "30 secs" is not a duration`, "30s"},
+		{"negative duration", "approvals: {decide_by: -1s}\n", "is not a duration", ""},
+		{"zero", "approvals: {decide_by: 0s}\n", "approvals.decide_by must be above 0", ""},
+		{"size without unit", "redact: {max_bytes: 1048576}\n", "redact.max_bytes has no unit", "512MiB"},
+		{"bad size", "redact: {max_bytes: 1mib}\n", `"1mib" is not a size`, "512MiB"},
+		{"huge size", "redact: {max_bytes: 9999999999TiB}\n", "is too large", ""},
+		{"small size", "redact: {max_bytes: 1KiB}\n", "redact.max_bytes must be between 4KiB and 1GiB", ""},
+		{"zero rate", "limits: {rate: 0}\n", "limits.rate must be above 0", ""},
+		{"no port", "listen: 127.0.0.1\n", `listen: "127.0.0.1" is not HOST:PORT`, "127.0.0.1:7450"},
+		{"bad port", "listen: 127.0.0.1:99999\n", `"99999" is not a port`, ""},
+		{"no host", "listen: :7450\n", "names no host", "0.0.0.0"},
+		{"bad host", "listen: \"a b:1\"\n", `"a b" is not a host`, ""},
+		{"store", "store: mysql://u:hunter2@h/d\n", "yaml:1:1: store names no store", "postgres"},
+		{"unknown server in a profile", "servers:\n  github: {command: x}\nprofiles:\n  p: {servers: [gihub]}\n", `yaml:4:17: profiles.p.servers[0]: there is no server "gihub"`, "did you mean github?"},
+		{"no server at all", "profiles:\n  p: {servers: [x]}\n", "there is no server", "add it under servers"},
+		{"profile name", "profiles:\n  P!: {tools: [a]}\n", `"P!" cannot be the name of a profile`, ""},
+		{"server name", "servers:\n  a__b: {command: x}\n", `"a__b" cannot be the name of a server`, ""},
+		{"neither", "servers:\n  a: {timeout: 1s}\n", "yaml:2:3: servers.a has neither command nor url", ""},
+		{"both", "servers:\n  a: {command: x, url: \"http://h/\"}\n", "has both command and url", ""},
+		{"args of a url", "servers:\n  a: {url: \"http://h/\", args: [x]}\n", "servers.a.args does not fit", ""},
+		{"headers of a command", "servers:\n  a: {command: x, headers: {A: b}}\n", "servers.a.headers does not fit", ""},
+		{"shell line", "servers:\n  a: {command: npx -y foo}\n", "is more than a program", "args"},
+		{"user in a URL", "servers:\n  a: {url: \"http://u:hunter2@h/\"}\n", "servers.a.url holds a user or password", "headers"},
+		{"ftp", "servers:\n  a: {url: \"ftp://h/\"}\n", "is not the URL of an HTTP endpoint", ""},
+		{"isolation", "servers:\n  a: {command: x, isolation: docker}\n", `"docker" is not known`, "uid, gvisor, none"},
+		{"egress", "servers:\n  a: {command: x, egress: [example.org]}\n", "servers.a.egress[0]", "HOST:PORT"},
+		{"env name", "servers:\n  a: {command: x, env: {A-B: c}}\n", `"A-B" cannot be the name of a variable`, ""},
+		{"secret reference", "servers:\n  a:\n    command: x\n    env:\n      A: ${secret:}hunter2\n", "yaml:5:7: servers.a.env.A holds a broken reference", "${secret:NAME}"},
+		{"secret reference, open", "servers:\n  a: {url: \"http://h/\", headers: {A: \"${secret:x\"}}\n", "broken reference", ""},
+		{"secrets reference", "servers:\n  a: {command: x, env: {A: \"${secrets:x}\"}}\n", "broken reference", ""},
+		{"header line break", "servers:\n  a: {url: \"http://h/\", headers: {A: \"b\\nC: d\"}}\n", "holds a line break", ""},
+		{"null env", "servers:\n  a: {command: x, env: {A: }}\n", "servers.a.env.A is empty", ""},
+		{"CIDR", "egress: {private: [10.1.2.3]}\n", "is not a CIDR range", ""},
+		{"loose CIDR", "egress: {private: [10.1.2.3/8]}\n", "has bits beyond its length", "10.0.0.0/8"},
+		{"all addresses", "egress: {private: [0.0.0.0/0]}\n", "is every address", ""},
+		{"home", "data: ~/x\n", "is not a path", "~"},
+		{"pii", "redact: {pii: [cards]}\n", `redact.pii[0]: "cards" is not known`, "card, ssn, email"},
+		{"log", "telemetry: {log: loud}\n", `"loud" is not known`, ""},
+	} {
+		c, err := config.Parse(file, []byte(tt.in))
+		if c != nil || err == nil {
+			t.Errorf("%s: %+v, want an error", tt.name, c)
+			continue
+		}
+		e, ok := errors.AsType[*sallyport.Error](err)
+		if !ok || e.Code != sallyport.Invalid || e.Hint == "" {
+			t.Errorf("%s: %#v, want code, message and hint", tt.name, err)
+			continue
+		}
+		if !strings.Contains(e.Message, tt.message) || !strings.HasPrefix(e.Message, file) || !strings.Contains(e.Hint, tt.hint) {
+			t.Errorf("%s: %q, hint %q; want %q, hint %q", tt.name, e.Message, e.Hint, tt.message, tt.hint)
+		}
+		if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the error shows a secret: %v", tt.name, err)
+		}
+	}
+}
+
+// A file that is cut anywhere is refused, or means no more than what is left:
+// never something else.
+func TestTO59_Truncated(t *testing.T) {
+	whole := "listen: 127.0.0.1:7450\nlimits:\n  rate: 5\nredact:\n  pii: [card]\n"
+	full, err := config.Parse(file, []byte(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for i := range len(whole) {
+		c, err := config.Parse(file, []byte(whole[:i]))
+		if err != nil {
+			refused++
+			continue
+		}
+		if c.Limits.Rate != full.Limits.Rate && c.Limits.Rate != config.Default().Limits.Rate || !strings.HasPrefix("127.0.0.1:7450", c.Listen) {
+			t.Errorf("cut at %d: %+v", i, c)
+		}
+	}
+	if refused < len(whole)/2 {
+		t.Errorf("only %d of %d cuts were refused", refused, len(whole))
+	}
+}
+
+func TestTO59_Unreadable(t *testing.T) {
+	dir := t.TempDir()
+	locked := filepath.Join(dir, "locked.yaml")
+	if err := os.WriteFile(locked, []byte("listen: 127.0.0.1:1\n"), 0o000); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		path string
+		code sallyport.Code
+	}{
+		{filepath.Join(dir, "none.yaml"), sallyport.NotFound},
+		{dir, sallyport.Unavailable},
+		{locked, sallyport.Unavailable},
+	} {
+		if tt.path == locked && os.Geteuid() == 0 {
+			t.Log("not tried: root reads a file of mode 000")
+			continue
+		}
+		c, err := config.Load(tt.path)
+		e, ok := errors.AsType[*sallyport.Error](err)
+		if c != nil || !ok || e.Code != tt.code || e.Hint == "" || !strings.Contains(e.Message, tt.path) {
+			t.Errorf("Load(%s) = %v, %v", tt.path, c, err)
+		}
+	}
+}
+
+func TestSeveralProblemsInOneGo(t *testing.T) {
+	_, err := config.Parse(file, []byte("lisen: a:1\nlimits: {rate: x}\nredact: {pii: card}\n"))
+	if n := strings.Count(err.Error(), file); n != 3 {
+		t.Errorf("%d problems in %q, want 3", n, err)
+	}
+}
+
+func TestFO25_EnvByteEqual(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sallyport.yaml")
+	for _, tt := range []struct{ written, want string }{
+		{`""`, ""}, {`''`, ""}, {`"="`, "="}, {`a=b=c`, "a=b=c"}, {`"a\nb\n"`, "a\nb\n"}, {"|\n        a\n        b\n", "a\nb\n"},
+		{"|-\n        a\n         b", "a\n b"}, {`"ünï ☃ 🎉"`, "ünï ☃ 🎉"}, {`ünï ☃ 🎉`, "ünï ☃ 🎉"}, {`"\u00fc \U0001F389 \x41 \t"`, "ü 🎉 A \t"},
+		{`'it''s "x"'`, `it's "x"`}, {`"say \"hi\" \\ $HOME ${HOME}"`, `say "hi" \ $HOME ${HOME}`}, {`" lead and trail "`, " lead and trail "},
+		{`0755`, "0755"}, {`1_000`, "1_000"}, {`1.50`, "1.50"}, {`1e3`, "1e3"}, {`true`, "true"}, {`yes`, "yes"}, {`"null"`, "null"},
+		{`9007199254740993123`, "9007199254740993123"}, {`0x1F`, "0x1F"}, {`2026-11-29`, "2026-11-29"}, {`"# not a comment"`, "# not a comment"},
+		{`x # comment`, "x"}, {`a: b`, ""}, {`"${secret:db}/x?${secret:b.c}"`, "${secret:db}/x?${secret:b.c}"},
+	} {
+		text := "servers:\n  a:\n    command: x\n    env:\n      V: " + tt.written + "\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Load(path)
+		if tt.written == "a: b" {
+			if err == nil {
+				t.Errorf("%s was taken as %q", tt.written, c.Servers["a"].Env["V"])
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.written, err)
+		} else if got, ok := c.Servers["a"].Env["V"]; !ok || got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.written, got, tt.want)
+		}
+	}
+}
+
+func TestReferences(t *testing.T) {
+	for in, want := range map[string][]string{
+		"": nil, "x": nil, "${secret:a}": {"a"}, "x${secret:a-b.c}y${secret:D_1}": {"a-b.c", "D_1"}, "${HOME}": nil, "${secret:": nil,
+	} {
+		if got := config.References(in); !reflect.DeepEqual(got, want) {
+			t.Errorf("References(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestParseServer(t *testing.T) {
+	s, err := config.ParseServer("files", []byte(`{"command":"npx","args":["-y","x"],"env":{"A":"b=c\n"},"timeout":"5s"}`))
+	want := config.Server{Command: "npx", Args: []string{"-y", "x"}, Env: map[string]string{"A": "b=c\n"}, Isolation: config.DefaultIsolation, Timeout: 5 * time.Second, MaxLine: config.DefaultMaxLine}
+	if err != nil || !reflect.DeepEqual(s, want) {
+		t.Errorf("ParseServer = %+v, %v", s, err)
+	}
+	for name, in := range map[string]string{"a__b": `{"command":"x"}`, "a": `{"command":"./x"}`, "b": `{"comand":"x"}`, "c": `{}`, "d": ``} {
+		if s, err := config.ParseServer(name, []byte(in)); err == nil {
+			t.Errorf("ParseServer(%q, %s) = %+v", name, in, s)
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	for s, want := range map[config.Size]string{0: "0B", 1: "1B", 1024: "1KiB", 1500: "1500B", 512 << 20: "512MiB", 1 << 30: "1GiB"} {
+		if got := s.String(); got != want {
+			t.Errorf("%d = %s, want %s", int64(s), got, want)
+		}
+	}
+}
+
+// Whatever the file: a configuration or an error with place and hint, never a
+// panic, never both.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		config.Starter(), "a: [", "servers: {a: {command: x, env: {A: \"\\u00fc\"}}}", "? a\n: b", "&a [*a]", "{a: {b: {c: {}}}}", "listen: |\n  x", "- - -", "!!x y", "%YAML 1.2\n---\nlisten: a:1", "\"a\\", "<<: x",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		c, err := config.Parse(file, in)
+		if (c == nil) != (err != nil) {
+			t.Fatalf("%q: %v, %v", in, c, err)
+		}
+		if err == nil {
+			if !filepath.IsAbs(c.Policies) || !filepath.IsAbs(c.Tools) || c.Limits.Rate <= 0 || c.Listen == "" {
+				t.Fatalf("%q: %+v", in, c)
+			}
+			return
+		}
+		if e, ok := errors.AsType[*sallyport.Error](err); !ok || e.Hint == "" || !strings.HasPrefix(e.Message, file) {
+			t.Fatalf("%q: %v", in, err)
+		}
+	})
+}
