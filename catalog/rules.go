@@ -1,0 +1,194 @@
+package catalog
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"sallyport.dev/sallyport"
+)
+
+func (d document) riskField(to *[]sallyport.RiskField) setter {
+	return func(n ast.Node) error {
+		var f sallyport.RiskField
+		err := d.object(n, "an entry of fields", fields{
+			"path":    d.text(&f.Path),
+			"kind":    d.oneOf(&f.Kind, "sql", "shell", "http_method", "url", "path", "amount", "recipient"),
+			"dialect": d.oneOf(&f.Dialect, "postgres", "sqlite", "mysql"),
+		})
+		switch {
+		case err != nil:
+			return err
+		case !strings.HasPrefix(f.Path, "/"):
+			return d.errorf(n, "for example /sql", "path must be a JSON Pointer into the arguments, not %.60q", f.Path)
+		case f.Kind == "":
+			return d.errorf(n, "for example kind: sql", "an entry of fields needs a kind")
+		case f.Kind == "sql" && f.Dialect == "":
+			return d.errorf(n, "add dialect: postgres, sqlite or mysql", "a field of kind sql needs a dialect")
+		case f.Kind != "sql" && f.Dialect != "":
+			return d.errorf(n, "remove dialect", "only a field of kind sql has a dialect")
+		}
+		*to = append(*to, f)
+		return nil
+	}
+}
+
+func (d document) tier(to *[]string) setter {
+	return func(n ast.Node) error {
+		var tier string
+		if err := d.oneOf(&tier, "gvisor", "microvm", "isolate", "wasm")(n); err != nil {
+			return err
+		}
+		if slices.Contains(*to, tier) {
+			return d.errorf(n, "keep one of them", "the tier %q is there twice", tier)
+		}
+		*to = append(*to, tier)
+		return nil
+	}
+}
+
+func (d document) host(to *[]string) setter {
+	return func(n ast.Node) error {
+		s, _ := textOf(n)
+		if !hostPort(s) {
+			return d.errorf(n, "for example api.example.com:443", "an entry of egress must be host:port, not %.80q", n.String())
+		}
+		*to = append(*to, s)
+		return nil
+	}
+}
+
+func (d document) secret(to *[]sallyport.SecretGrant) setter {
+	return func(n ast.Node) error {
+		var s sallyport.SecretGrant
+		err := d.object(n, "an entry of secrets", fields{"name": d.text(&s.Name), "env": d.text(&s.Env)})
+		switch {
+		case err != nil:
+			return err
+		case s.Name == "":
+			return d.errorf(n, "add name:", "an entry of secrets needs the name of a stored secret")
+		case !variable(s.Env):
+			return d.errorf(n, "for example env: API_TOKEN", "env must be the name of an environment variable, not %.60q", s.Env)
+		}
+		*to = append(*to, s)
+		return nil
+	}
+}
+
+func variable(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !(c == '_' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || i > 0 && c >= '0' && c <= '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func (d document) deprecated(to **sallyport.Deprecation) setter {
+	return func(n ast.Node) error {
+		var v sallyport.Deprecation
+		err := d.object(n, "deprecated", fields{"since": d.text(&v.Since), "until": d.text(&v.Until), "use": d.text(&v.Use)})
+		*to = &v
+		return err
+	}
+}
+
+func (d document) compensate(to **sallyport.Compensation) setter {
+	return func(n ast.Node) error {
+		var v sallyport.Compensation
+		err := d.object(n, "compensate", fields{"tool": d.text(&v.Tool), "arguments": func(n ast.Node) (err error) {
+			v.Args, err = d.objectJSON(n)
+			return err
+		}})
+		if err == nil && v.Tool == "" {
+			err = d.errorf(n, "add tool:", "compensate needs the tool that undoes this one")
+		}
+		*to = &v
+		return err
+	}
+}
+
+func (d document) limits(to *sallyport.Limits) setter {
+	return func(n ast.Node) error {
+		return d.object(n, "limits", fields{
+			"timeout":   d.duration(&to.Timeout),
+			"memory":    d.bytes(&to.Memory),
+			"processes": d.count(&to.Processes),
+			"disk":      d.bytes(&to.Disk),
+			"output":    d.bytes(&to.Output),
+			"cpus":      d.number(&to.CPUs),
+		})
+	}
+}
+
+func (d document) duration(to *time.Duration) setter {
+	return func(n ast.Node) error {
+		s, _ := textOf(n)
+		v, err := time.ParseDuration(s)
+		if err != nil || v <= 0 {
+			return d.errorf(n, "for example 30s, 2m", "expected a length of time with its unit, got %.40q", n.String())
+		}
+		*to = v
+		return nil
+	}
+}
+
+// units are those of byte counts. Decimal ones are there because people write
+// them; they mean what they say.
+var units = []struct {
+	name string
+	size int64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
+	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1},
+}
+
+func (d document) bytes(to *int64) setter {
+	return func(n ast.Node) error {
+		s, _ := textOf(n)
+		for _, u := range units {
+			number, ok := strings.CutSuffix(s, u.name)
+			if !ok {
+				continue
+			}
+			v, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+			if err != nil || v <= 0 || v > math.MaxInt64/u.size {
+				break
+			}
+			*to = v * u.size
+			return nil
+		}
+		return d.errorf(n, "for example 512MiB", "expected a size with its unit, got %.40q", n.String())
+	}
+}
+
+func (d document) count(to *int) setter {
+	return func(n ast.Node) error {
+		v, ok := n.(*ast.IntegerNode)
+		if ok {
+			if i, err := strconv.Atoi(v.GetToken().Value); err == nil && i > 0 {
+				*to = i
+				return nil
+			}
+		}
+		return d.errorf(n, "for example 64", "expected a whole number above zero, got %.40q", n.String())
+	}
+}
+
+func (d document) number(to *float64) setter {
+	return func(n ast.Node) error {
+		switch n.(type) {
+		case *ast.IntegerNode, *ast.FloatNode:
+			if f, err := strconv.ParseFloat(n.GetToken().Value, 64); err == nil && f > 0 && f <= 1024 {
+				*to = f
+				return nil
+			}
+		}
+		return d.errorf(n, "for example 0.5", "expected a number above zero, got %.40q", n.String())
+	}
+}

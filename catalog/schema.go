@@ -1,0 +1,265 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/wire"
+)
+
+// Bounds on an upstream's schemas. A schema beyond them is refused before it
+// is compiled, so that no upstream can make the gateway burn CPU or memory.
+const (
+	maxSchemaBytes = 512 << 10
+	maxSchemaDepth = 64
+	maxNumber      = 1024 // characters of one number literal
+	maxExponent    = 4096 // a larger one would be multiplied out
+)
+
+// checker validates arguments for one schema. A nil schema checks nothing.
+type checker struct {
+	schema   *jsonschema.Schema
+	cost     cost
+	warnings []string
+}
+
+// dialects are the values of $schema that can be validated, without scheme
+// and trailing #.
+var dialects = map[string]bool{
+	"json-schema.org/draft-04/schema":      true,
+	"json-schema.org/draft-06/schema":      true,
+	"json-schema.org/draft-07/schema":      true,
+	"json-schema.org/draft/2019-09/schema": true,
+	"json-schema.org/draft/2020-12/schema": true,
+}
+
+// refuse is the loader of external references: it loads nothing, ever.
+type refuse struct{}
+
+func (refuse) Load(url string) (any, error) {
+	return nil, fmt.Errorf("external reference %.100q is refused: a schema must be complete in itself", url)
+}
+
+// compile prepares a schema that is one valid JSON object.
+func compile(raw json.RawMessage) (*checker, error) {
+	if len(raw) > maxSchemaBytes {
+		return nil, fmt.Errorf("schema_too_complex: it has %d bytes, at most %d are taken", len(raw), maxSchemaBytes)
+	}
+	if depth(raw) > maxSchemaDepth {
+		return nil, fmt.Errorf("schema_too_complex: it is nested deeper than %d levels", maxSchemaDepth)
+	}
+	if err := checkNumbers(raw); err != nil {
+		return nil, err
+	}
+	c := &checker{}
+	if v := wire.Member(raw, "$schema"); v != nil {
+		s, _ := wire.String(v)
+		_, id, _ := strings.Cut(strings.TrimSuffix(s, "#"), "://")
+		if !dialects[id] {
+			c.warnings = append(c.warnings, fmt.Sprintf("arguments are not validated: its schema is of the unknown dialect %.100s", v))
+			return c, nil
+		}
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.UseLoader(refuse{})
+	compiler.UseRegexpEngine(c.pattern)
+	const here = "tool:///schema.json"
+	if err := compiler.AddResource(here, doc); err != nil {
+		return nil, plain(err)
+	}
+	if c.schema, err = compiler.Compile(here); err != nil {
+		return nil, plain(err)
+	}
+	if c.cost, err = measure(c.schema); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// anything stands for a pattern that linear-time matching cannot do.
+type anything string
+
+func (anything) MatchString(string) bool { return true }
+func (a anything) String() string        { return string(a) }
+
+// pattern compiles a regular expression. One that needs look-around or
+// back-references is not enforced, and said so: refusing the tool for it would
+// take away what many honest generators write.
+func (c *checker) pattern(s string) (jsonschema.Regexp, error) {
+	re, err := regexp.Compile(s)
+	if err != nil {
+		c.warnings = append(c.warnings, fmt.Sprintf("the pattern %.60q of its schema is not enforced: %v", s, err))
+		return anything(s), nil
+	}
+	return re, nil
+}
+
+// plain shortens a compiler's error to what an operator can use.
+func plain(err error) error {
+	var invalid *jsonschema.SchemaValidationError
+	if errors.As(err, &invalid) {
+		if v, ok := errors.AsType[*jsonschema.ValidationError](invalid.Err); ok {
+			return errors.New(strings.Join(leaves(v, nil), "; "))
+		}
+	}
+	if load, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
+		return load.Err
+	}
+	return fmt.Errorf("%.300s", err)
+}
+
+// Validate checks canonical arguments against the tool's input schema.
+func (c *Catalog) Validate(tool sallyport.Tool, args json.RawMessage) error {
+	check, err := c.checker(tool)
+	if err == nil {
+		err = check.validate(args)
+	}
+	if err == nil {
+		return nil
+	}
+	return &sallyport.Error{
+		Code: sallyport.Invalid, Step: sallyport.Validate,
+		Message: fmt.Sprintf("the arguments do not fit the input schema of %s: %v", tool.Name, err),
+		Hint:    "correct the arguments as the tool's inputSchema says",
+	}
+}
+
+// CheckOutput checks structured content against the tool's output schema. A
+// tool without a usable one fits.
+func (c *Catalog) CheckOutput(tool sallyport.Tool, structured json.RawMessage) error {
+	e := c.now.Load().views[""].entries[tool.Name]
+	if e == nil || e.output == nil || e.tool.Digest != tool.Digest {
+		return nil
+	}
+	return e.output.validate(structured)
+}
+
+// checker finds the compiled schema of a tool that Resolve returned, perhaps
+// from an earlier snapshot.
+func (c *Catalog) checker(tool sallyport.Tool) (*checker, error) {
+	if e := c.now.Load().views[""].entries[tool.Name]; e != nil && e.tool.Digest == tool.Digest {
+		if e.schema == nil {
+			return nil, errors.New("the schema itself is malformed")
+		}
+		return e.schema, nil
+	}
+	return compile(tool.InputSchema)
+}
+
+func (c *checker) validate(args json.RawMessage) error {
+	if c.schema == nil {
+		return nil
+	}
+	if c.cost.recursive {
+		if err := c.cost.allows(depth(args)); err != nil {
+			return err
+		}
+	}
+	d := decoder{raw: args}
+	doc := d.value()
+	if d.broken || d.i != len(args) {
+		return errors.New("they are not valid JSON")
+	}
+	if d.costly != nil {
+		return d.costly
+	}
+	err := c.schema.Validate(doc)
+	if v, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
+		return errors.New(strings.Join(leaves(v, nil), "; "))
+	}
+	return err
+}
+
+const maxFindings = 8
+
+// leaves collects the innermost findings as "/path: what", at most maxFindings.
+func leaves(v *jsonschema.ValidationError, out []string) []string {
+	if len(v.Causes) == 0 {
+		where := "/" + strings.Join(v.InstanceLocation, "/")
+		what := v.ErrorKind.LocalizedString(message.NewPrinter(language.English))
+		return append(out, fmt.Sprintf("%.200s: %.300s", where, what))
+	}
+	for _, cause := range v.Causes {
+		if len(out) >= maxFindings {
+			return out
+		}
+		out = leaves(cause, out)
+	}
+	return out
+}
+
+// depth is the deepest nesting of valid JSON.
+func depth(raw []byte) int {
+	level, deepest := 0, 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			level++
+			deepest = max(deepest, level)
+		case '}', ']':
+			level--
+		}
+	}
+	return deepest
+}
+
+// checkNumbers refuses numbers that would be costly to compute with. Their
+// literals otherwise pass as they are.
+func checkNumbers(raw []byte) error {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case c == '-' || c >= '0' && c <= '9':
+			from := i
+			for i < len(raw) && strings.IndexByte("+-.eE0123456789", raw[i]) >= 0 {
+				i++
+			}
+			if err := checkNumber(string(raw[from:i])); err != nil {
+				return err
+			}
+			i--
+		}
+	}
+	return nil
+}
+
+func checkNumber(literal string) error {
+	if len(literal) > maxNumber {
+		return fmt.Errorf("a number of %d characters is too long, at most %d are taken", len(literal), maxNumber)
+	}
+	e := strings.IndexAny(literal, "eE")
+	if e < 0 {
+		return nil
+	}
+	exponent := 0
+	for _, c := range strings.TrimLeft(literal[e+1:], "+-") {
+		if exponent = exponent*10 + int(c-'0'); exponent > maxExponent {
+			return fmt.Errorf("the exponent of the number %.40s is too large, at most %d is taken", literal, maxExponent)
+		}
+	}
+	return nil
+}
