@@ -1,0 +1,157 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os/exec"
+	"strings"
+)
+
+// addDeb adds the contents of a .deb file. dpkg-deb only unpacks the archive
+// inside it to a tar stream; none of the package's scripts run.
+func (t *tree) addDeb(ctx context.Context, file string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", file)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	readErr := t.addTar(out)
+	if readErr != nil {
+		cancel() // ends dpkg-deb, which may have much more to say
+	} else {
+		_, readErr = io.CopyN(io.Discard, out, 1<<20) // the padding after the last entry
+		if errors.Is(readErr, io.EOF) {
+			readErr = nil
+		}
+	}
+	waitErr := cmd.Wait()
+	switch {
+	case readErr != nil:
+		return readErr
+	case waitErr != nil:
+		return fmt.Errorf("dpkg-deb: %w: %s", waitErr, lastLine(stderr.String()))
+	}
+	return nil
+}
+
+func lastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}
+
+// addTar adds every entry of a tar stream, or refuses the whole of it.
+func (t *tree) addTar(r io.Reader) error {
+	tr := tar.NewReader(r)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := t.addEntry(h, tr); err != nil {
+			return fmt.Errorf("entry %q: %w", h.Name, err)
+		}
+	}
+}
+
+// addEntry makes one entry safe: the owner is root, nobody else may write, no
+// bit gives privileges (set-uid, set-gid, capabilities), and what is neither a
+// folder, a file nor a link is refused.
+func (t *tree) addEntry(h *tar.Header, r io.Reader) error {
+	p, err := cleanPath(h.Name)
+	if err != nil {
+		return err
+	}
+	perm := fs.FileMode(h.Mode) & 0o755
+	if merged(p) {
+		return t.addMerged(p, h, perm)
+	}
+	p = intoUsr(p)
+	if pruned(p) {
+		return nil
+	}
+	if sparse(h) {
+		return errors.New("sparse files are refused: a few bytes would stand for gigabytes")
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return t.addDir(p, perm)
+	case tar.TypeReg:
+		off, err := t.store(r, h.Size)
+		if err != nil {
+			return err
+		}
+		return t.add(p, &node{mode: perm, off: off, size: h.Size})
+	case tar.TypeSymlink:
+		return t.addSymlink(p, h.Linkname)
+	case tar.TypeLink:
+		return t.addHardLink(p, h.Linkname)
+	default:
+		return fmt.Errorf("type %q is refused: an image holds only folders, files and links", h.Typeflag)
+	}
+}
+
+func sparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false // old GNU ones have a type of their own
+}
+
+// addMerged takes the folder itself (bin, lib, …), or the link that stands for it.
+func (t *tree) addMerged(p string, h *tar.Header, perm fs.FileMode) error {
+	switch {
+	case h.Typeflag == tar.TypeDir:
+		return t.addDir("usr/"+p, perm)
+	case h.Typeflag == tar.TypeSymlink && h.Linkname == "usr/"+p:
+		return nil // made for every image
+	}
+	return fmt.Errorf("/%s can only be the link to usr/%s", p, p)
+}
+
+func (t *tree) addDir(p string, perm fs.FileMode) error {
+	n, err := t.dir(p)
+	if err != nil {
+		return err
+	}
+	n.mode = fs.ModeDir | perm | 0o500 // root can always go in
+	return nil
+}
+
+func (t *tree) addSymlink(p, target string) error {
+	if target == "" || len(target) > maxPath || strings.ContainsFunc(target, isControl) {
+		return fmt.Errorf("bad target %q of a symbolic link", target)
+	}
+	return t.add(p, &node{mode: fs.ModeSymlink | 0o777, target: target})
+}
+
+// addHardLink makes a second file with the same contents. The first must be in
+// the tree already, as tar has it.
+func (t *tree) addHardLink(p, target string) error {
+	target, err := cleanPath(target)
+	if err != nil {
+		return fmt.Errorf("hard link: %w", err)
+	}
+	first := t.get(intoUsr(target))
+	if first == nil || !first.mode.IsRegular() {
+		return fmt.Errorf("hard link to %q, which is not a file of the image", target)
+	}
+	same := *first
+	return t.add(p, &same)
+}
