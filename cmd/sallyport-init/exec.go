@@ -1,0 +1,80 @@
+package main
+
+import (
+	"os"
+	"syscall"
+)
+
+// On the host: sallyport-init exec UID PARENT CGROUP[:CGROUP] PROGRAM ARGV…
+//
+// joins the cgroups, becomes UID for good, asks to be killed with the parent,
+// and becomes PROGRAM. Joining comes first, since only root may; the request to
+// be killed comes after the change of uid, which clears it.
+
+const prSetPdeathsig = 1
+
+// serverProcesses bounds the processes and threads of one third-party server,
+// so that it cannot fill the machine with them.
+const serverProcesses = 1024
+
+func execHost(args []string) {
+	if len(args) < 5 {
+		die(2, "exec: want UID PARENT CGROUPS PROGRAM ARGV", syscall.EINVAL)
+	}
+	uid, parent := number(args[0]), number(args[1])
+	if uid <= 0 || parent <= 0 {
+		die(2, "exec: bad uid or parent", syscall.EINVAL)
+	}
+	for start, i := 0, 0; i <= len(args[2]); i++ {
+		if i == len(args[2]) || args[2][i] == ':' {
+			join(args[2][start:i])
+			start = i + 1
+		}
+	}
+	// The kernel counts tasks by uid, and the uid is the server's alone.
+	check("limiting processes", syscall.Setrlimit(rlimitNproc, &syscall.Rlimit{Cur: serverProcesses, Max: serverProcesses}))
+	for c := range uintptr(lastCapability + 1) {
+		check("dropping capabilities", prctl(prCapBsetDrop, c))
+	}
+	check("setgroups", syscall.Setgroups(nil))
+	check("setgid", syscall.Setgid(uid))
+	check("setuid", syscall.Setuid(uid))
+	check("no_new_privs", prctl(prSetNoNewPrivs, 1))
+	check("parent death signal", prctl(prSetPdeathsig, uintptr(syscall.SIGKILL)))
+	if os.Getppid() != parent {
+		die(126, "exec: the sandbox host is gone", syscall.ESRCH)
+	}
+	syscall.Umask(0o077)
+	err := syscall.Exec(args[3], args[4:], os.Environ())
+	die(127, args[3], err)
+}
+
+func join(dir string) {
+	fd, err := syscall.Open(dir+"/cgroup.procs", syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	check(dir, err)
+	_, err = syscall.Write(fd, []byte("0"))
+	check(dir, err)
+	syscall.Close(fd)
+}
+
+func number(s string) int {
+	n := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' || n > 1<<30 {
+			return -1
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return n
+}
+
+func check(what string, err error) {
+	if err != nil {
+		die(126, what, err)
+	}
+}
+
+func die(code int, what string, err error) {
+	println("sallyport-init:", what+":", err.Error())
+	os.Exit(code)
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/context"
+	"gvisor.dev/gvisor/pkg/fd"
+	"gvisor.dev/gvisor/pkg/sentry/seccheck"
+	pb "gvisor.dev/gvisor/pkg/sentry/seccheck/points/points_go_proto"
+)
+
+// sinkName is how the trace configuration names the sink.
+const sinkName = "sallyport-limits"
+
+// A limitsSink watches how system calls end inside the sandbox's kernel and
+// writes one byte to its pipe the first time that a limit was the reason: 'p'
+// when a fork was refused for want of processes, 'd' when a write was refused
+// for want of space. The program can neither see nor stop it, and polling for
+// peaks, which misses short ones, is not needed.
+type limitsSink struct {
+	seccheck.SinkDefaults
+	out       *fd.FD
+	forks     []uint64 // numbers of the system calls that make tasks
+	processes atomic.Bool
+	disk      atomic.Bool
+}
+
+func registerLimitsSink() {
+	seccheck.RegisterSink(seccheck.SinkDesc{Name: sinkName, Setup: setupLimitsSink, New: newLimitsSink})
+}
+
+// setupLimitsSink runs outside the sandbox; config names the inherited pipe.
+func setupLimitsSink(config map[string]any) (*os.File, error) {
+	n, ok := config["fd"].(float64)
+	if !ok {
+		return nil, fmt.Errorf("%s: no fd in the configuration", sinkName)
+	}
+	dup, err := unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("%s: fd %v: %w", sinkName, n, err)
+	}
+	return os.NewFile(uintptr(dup), sinkName), nil
+}
+
+func newLimitsSink(config map[string]any, out *fd.FD) (seccheck.Sink, error) {
+	forks, _ := config["forks"].([]any)
+	if out == nil || len(forks) == 0 {
+		return nil, fmt.Errorf("%s: want a pipe and the forks", sinkName)
+	}
+	s := &limitsSink{out: out}
+	for _, f := range forks {
+		n, _ := f.(float64)
+		s.forks = append(s.forks, uint64(n))
+	}
+	return s, nil
+}
+
+// Name implements seccheck.Sink.
+func (s *limitsSink) Name() string { return sinkName }
+
+// Stop implements seccheck.Sink.
+func (s *limitsSink) Stop() { s.out.Close() }
+
+// RawSyscall implements seccheck.Sink.
+func (s *limitsSink) RawSyscall(_ context.Context, _ seccheck.FieldSet, info *pb.Syscall) error {
+	if info.Exit == nil {
+		return nil
+	}
+	switch unix.Errno(info.Exit.Errorno) {
+	case unix.EAGAIN:
+		if slices.Contains(s.forks, info.Sysno) {
+			s.tell(&s.processes, 'p')
+		}
+	case unix.ENOSPC:
+		s.tell(&s.disk, 'd')
+	default:
+	}
+	return nil
+}
+
+func (s *limitsSink) tell(once *atomic.Bool, b byte) {
+	if once.CompareAndSwap(false, true) {
+		s.out.Write([]byte{b}) //nolint:errcheck // nobody listens any more: nothing to do
+	}
+}

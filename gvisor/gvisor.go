@@ -1,0 +1,87 @@
+// Package gvisor runs one program in one gVisor sandbox and destroys it.
+//
+// Read Host.Run first. A sandbox has a read-only EROFS root, one sized tmpfs
+// behind all its writable folders, no network interface but lo, a cgroup of its
+// own, and no file of the host: what to run arrives over a pipe (see payload)
+// and is read by sallyport-init, the sandbox's process 1.
+//
+// The run ends when its main process ends. Processes that it left behind have
+// another 200 ms (see sallyport-init), then everything is killed. A limit is
+// enforced outside the program's reach: memory and CPU by the cgroup of the
+// whole sandbox (its tmpfs counts as memory), processes by the sandbox's kernel,
+// disk by the tmpfs, time by this package. Nothing here ever falls back to a
+// weaker way of running.
+package gvisor
+
+import (
+	"time"
+
+	"sallyport.dev/sallyport"
+)
+
+// Tier is the name of this package's tier.
+const Tier = "gvisor"
+
+// Programs that Host runs; they lie beside each other.
+const (
+	RuntimeProgram = "sallyport-runsc"
+	InitProgram    = "sallyport-init"
+)
+
+// WorkDir is where files and code lie and where programs start. It is the
+// home of the sandbox's user, uid 1000.
+const WorkDir = "/home/agent"
+
+// A Request is one program to run. It never names anything of the host.
+type Request struct {
+	Image  string   // digest, or "default"
+	Argv   []string // argv[0] is looked up in /usr/local/bin, /usr/bin, /bin
+	Env    []string // NAME=value, over the defaults; held in memory only
+	Files  []File   // made in WorkDir before the program starts
+	Stdin  []byte
+	Limits sallyport.Limits // no zero fields
+	CallID string           // a label for lists and logs; never reaches the sandbox
+}
+
+// A Running is one sandbox that exists now.
+type Running struct {
+	ID      string
+	CallID  string
+	Started time.Time
+}
+
+// A File is one file of a request.
+type File struct {
+	Path    string // relative, slash-separated, clean
+	Content []byte
+}
+
+// KilledBy says what ended a run before its time.
+type KilledBy string
+
+// The reasons.
+const (
+	KilledByMemory  KilledBy = "memory"
+	KilledByTimeout KilledBy = "timeout"
+)
+
+// The limits that a run can report to have hit while it went on.
+const (
+	LimitProcesses = "processes"
+	LimitDisk      = "disk"
+	LimitOutput    = "output"
+)
+
+// A Result is how a run ended. Bytes are exact.
+type Result struct {
+	ID         string // random, new for each run
+	ExitCode   int    // 128+n when signal n ended the program or the run was killed
+	Signal     string // "SIGTERM", …; "" if the program exited by itself
+	Stdout     []byte
+	Stderr     []byte
+	Truncated  bool // stdout or stderr went beyond Limits.Output; the rest was dropped
+	KilledBy   KilledBy
+	LimitsHit  []string
+	Duration   time.Duration // whole life, boot and destruction included
+	PeakMemory int64         // bytes, of the whole sandbox
+}

@@ -1,0 +1,120 @@
+// Package gvisortest gives tests what a real sandbox needs: the programs, built
+// from the tree under test, and the default image.
+package gvisortest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/image"
+)
+
+// Programs builds sallyport-runsc, sallyport-init and sallyport-sandboxd and
+// returns their folder. It is shared by all tests of one tree; go build leaves
+// what is up to date alone.
+func Programs(t testing.TB) string {
+	t.Helper()
+	built.mu.Lock()
+	defer built.mu.Unlock()
+	if built.dir == "" {
+		built.dir = build(t)
+	}
+	return built.dir
+}
+
+// built keeps one test binary from asking go build again for each test.
+var built struct {
+	mu  sync.Mutex
+	dir string
+}
+
+func build(t testing.TB) string {
+	t.Helper()
+	root := moduleRoot(t)
+	sum := sha256.Sum256([]byte(root))
+	dir := filepath.Join(os.TempDir(), "sallyport-test-programs-"+hex.EncodeToString(sum[:4]))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{gvisor.RuntimeProgram, gvisor.InitProgram, "sallyport-sandboxd"} {
+		Build(t, "./cmd/"+p, filepath.Join(dir, p))
+	}
+	return dir
+}
+
+// Build builds one static program of the module.
+func Build(t testing.TB, pkg, to string) {
+	t.Helper()
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", to, pkg)
+	cmd.Dir = moduleRoot(t)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
+	}
+}
+
+func moduleRoot(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out)))
+}
+
+// Images returns the images of this machine's cache. Without root or without
+// the default image it skips the test, and says so.
+func Images(t testing.TB) gvisor.Images {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: sandboxes need root")
+	}
+	store := image.NewStore(Cache())
+	if _, err := store.Open(image.DefaultName); err != nil {
+		t.Skipf("skipped: no default image in %s; `make build` makes it (%v)", Cache(), err)
+	}
+	return cache{store}
+}
+
+// Cache is the folder that holds this machine's images.
+func Cache() string { return image.CacheDir(os.Getenv, os.Geteuid()) }
+
+type cache struct{ store *image.Store }
+
+func (c cache) Find(ref string) (gvisor.Image, error) {
+	img, err := c.store.Open(ref)
+	return gvisor.Image{Digest: img.Digest, Path: img.Path}, err
+}
+
+// Open opens a Host that the test's end closes.
+func Open(t testing.TB) *gvisor.Host {
+	t.Helper()
+	images := Images(t)
+	h, err := gvisor.Open(gvisor.Config{Programs: Programs(t), Dir: filepath.Join(t.TempDir(), "run"), Images: images})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}

@@ -1,0 +1,209 @@
+package gvisor
+
+import (
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gvisor/payload"
+)
+
+const (
+	maxFiles   = 1000
+	maxArgv    = 1 << 20 // bytes of argv and environment together
+	maxStdin   = 64 << 20
+	maxDepth   = 32
+	maxName    = 255
+	minMemory  = 16 << 20
+	minDisk    = 64 << 10
+	maxProcess = 4096
+)
+
+// environment is what every program starts with; a request's own variables win.
+func environment(own []string) []string {
+	env := []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin",
+		"HOME=" + WorkDir, "USER=agent", "LOGNAME=agent",
+		"LANG=C.UTF-8", "TZ=UTC", "TMPDIR=/tmp",
+		"XDG_CACHE_HOME=" + WorkDir + "/.cache", "XDG_RUNTIME_DIR=/run",
+		"MPLCONFIGDIR=" + WorkDir + "/.cache/matplotlib",
+	}
+	kept := env[:0]
+	for _, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		if !hasName(own, name) {
+			kept = append(kept, e)
+		}
+	}
+	return append(kept, own...)
+}
+
+func hasName(env []string, name string) bool {
+	for _, e := range env {
+		if strings.HasPrefix(e, name+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+func invalid(hint, format string, args ...any) error {
+	return &sallyport.Error{
+		Code: sallyport.Invalid, Step: sallyport.Execute, Hint: hint,
+		Message: fmt.Sprintf(format, args...), Err: sallyport.ErrNotExecuted,
+	}
+}
+
+// Check says why a request cannot be run, without running it.
+func (r Request) Check() error {
+	if len(r.Argv) == 0 || r.Argv[0] == "" {
+		return invalid("name a program", "no program to run")
+	}
+	size := 0
+	for _, a := range r.Argv {
+		if strings.ContainsRune(a, 0) {
+			return invalid("remove the NUL character", "an argument contains a NUL character")
+		}
+		size += len(a)
+	}
+	for _, e := range r.Env {
+		name, _, ok := strings.Cut(e, "=")
+		if !ok || !validName(name) || strings.ContainsRune(e, 0) {
+			return invalid("use letters, digits and _ only", "%.64q is not the name of an environment variable", name)
+		}
+		size += len(e)
+	}
+	if size > maxArgv {
+		return invalid("pass large input as stdin or as files", "arguments and environment take %d bytes; at most %d fit", size, maxArgv)
+	}
+	if len(r.Stdin) > maxStdin {
+		return invalid("pass less input", "stdin has %d bytes; at most %d are taken", len(r.Stdin), maxStdin)
+	}
+	if err := checkLimits(r.Limits); err != nil {
+		return err
+	}
+	return checkFiles(r.Files, r.Limits.Disk)
+}
+
+func checkLimits(l sallyport.Limits) error {
+	for _, c := range []struct {
+		name     string
+		bad      bool
+		got, low any
+	}{
+		{"timeout", l.Timeout <= 0, l.Timeout, "more than 0"},
+		{"memory", l.Memory < minMemory, l.Memory, minMemory},
+		{"processes", l.Processes < 1 || l.Processes > maxProcess, l.Processes, fmt.Sprintf("1 to %d", maxProcess)},
+		{"disk", l.Disk < minDisk, l.Disk, minDisk},
+		{"output", l.Output < 1, l.Output, 1},
+		{"cpus", !(l.CPUs >= 0.01 && l.CPUs <= 1024), l.CPUs, "0.01 to 1024"},
+	} {
+		if c.bad {
+			return invalid("raise the limit", "limit %s is %v; want at least %v", c.name, c.got, c.low)
+		}
+	}
+	return nil
+}
+
+// checkFiles refuses names that could lead out of the working folder, and what
+// would not fit, before anything runs.
+func checkFiles(files []File, disk int64) error {
+	if len(files) > maxFiles {
+		return invalid("pass fewer files", "%d files; at most %d are taken", len(files), maxFiles)
+	}
+	var total int64
+	kind := map[string]bool{} // path → is a folder
+	for _, f := range files {
+		if err := checkPath(f.Path); err != nil {
+			return err
+		}
+		if _, ok := kind[f.Path]; ok {
+			return invalid("name each file once", "%.128q is given twice, or is a file and a folder at once", f.Path)
+		}
+		kind[f.Path] = false
+		for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
+			if isDir, ok := kind[dir]; ok && !isDir {
+				return invalid("name each file once", "%.128q is a file and a folder at once", dir)
+			}
+			kind[dir] = true
+		}
+		if total += int64(len(f.Content)); total > disk {
+			return invalid("pass less, or use a tool with a larger disk limit", "the files take more than the %d bytes of disk", disk)
+		}
+	}
+	return nil
+}
+
+func checkPath(p string) error {
+	bad := func(why string) error {
+		return invalid("use a relative path without .., such as data/in.csv", "the file name %.128q %s", p, why)
+	}
+	switch {
+	case p == "" || p == "." || strings.HasSuffix(p, "/"):
+		return bad("names no file")
+	case strings.HasPrefix(p, "/"):
+		return bad("is absolute")
+	case strings.ContainsRune(p, 0):
+		return bad("contains a NUL character")
+	case !utf8.ValidString(p):
+		return bad("is not UTF-8")
+	case path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../"):
+		return bad("is not clean, or leads out of the working folder")
+	}
+	parts := strings.Split(p, "/")
+	if len(parts) > maxDepth {
+		return bad("is too deep")
+	}
+	for _, s := range parts {
+		if len(s) > maxName {
+			return bad("has a part longer than 255 bytes")
+		}
+	}
+	return nil
+}
+
+func validName(s string) bool {
+	for i, c := range []byte(s) {
+		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// encode writes a request as sallyport-init reads it.
+// Preconditions: r.Check() == nil.
+func (r Request) encode() []byte {
+	inodes := max(256, r.Limits.Disk/4096)
+	b := payload.Append(nil, payload.Disk, fmt.Appendf(nil, "size=%d,nr_inodes=%d", r.Limits.Disk, inodes))
+	b = payload.Append(b, payload.Procs, payload.AppendUint32(nil, uint32(r.Limits.Processes)))
+	b = payload.Append(b, payload.Dir, []byte(WorkDir))
+	made := map[string]bool{".": true}
+	for _, f := range r.Files {
+		b = appendFolders(b, path.Dir(f.Path), made)
+		b = payload.Append(b, payload.File, []byte(f.Path))
+		for c := f.Content; len(c) > 0; {
+			n := min(len(c), payload.MaxRecord)
+			b = payload.Append(b, payload.Data, c[:n])
+			c = c[n:]
+		}
+	}
+	for _, a := range r.Argv {
+		b = payload.Append(b, payload.Arg, []byte(a))
+	}
+	for _, e := range environment(r.Env) {
+		b = payload.Append(b, payload.Env, []byte(e))
+	}
+	return payload.Append(b, payload.Go, nil)
+}
+
+func appendFolders(b []byte, dir string, made map[string]bool) []byte {
+	if made[dir] {
+		return b
+	}
+	b = appendFolders(b, path.Dir(dir), made)
+	made[dir] = true
+	return payload.Append(b, payload.Folder, []byte(dir))
+}

@@ -1,0 +1,226 @@
+package gvisor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gvisor/payload"
+)
+
+const (
+	bootPatience = 20 * time.Second       // from start to the program's first instruction
+	killPatience = 5 * time.Second        // until a killed sandbox must be gone
+	oomPoll      = 100 * time.Millisecond // between looks at the out-of-memory counter
+)
+
+var (
+	errKilled  = errors.New("killed by the operator")
+	errClosed  = errors.New("the sandbox host is closing")
+	errTimeout = errors.New("timeout")
+	errMemory  = errors.New("memory")
+)
+
+// Run runs one program to its end, in a sandbox of its own that is gone when
+// Run returns. A program that fails is a Result, not an error; an error that
+// wraps sallyport.ErrNotExecuted means that the program never started. When ctx
+// ends, the sandbox is killed and ctx.Err() returned.
+func (h *Host) Run(ctx context.Context, r Request) (Result, error) {
+	h.mu.Lock()
+	platform := h.platform
+	h.mu.Unlock()
+	if platform == "" {
+		platform = "systrap"
+	}
+	return h.run(ctx, platform, r)
+}
+
+func (h *Host) run(ctx context.Context, platform string, r Request) (Result, error) {
+	began := time.Now()
+	if err := r.Check(); err != nil {
+		return Result{}, err
+	}
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	default:
+		e := unavailable("try again, or raise sandbox.runs", "all %d sandboxes are in use", h.cfg.MaxRuns)
+		e.RetryAfter = time.Second
+		return Result{}, e
+	}
+	image, err := h.findImage(r.Image)
+	if err != nil {
+		return Result{}, err
+	}
+	s, err := h.boot(ctx, platform, image, r)
+	if err != nil {
+		return Result{}, err
+	}
+	s.wait()
+	res, err := s.destroy()
+	h.forget(s)
+	res.Duration = time.Since(began)
+	if ctx.Err() != nil && res.KilledBy == "" && s.status == nil {
+		return Result{}, ctx.Err()
+	}
+	return res, err
+}
+
+func (h *Host) findImage(ref string) (*os.File, error) {
+	img, err := h.cfg.Images.Find(ref)
+	if err == nil {
+		var f *os.File
+		if f, err = h.images.use(img); err == nil {
+			return f, nil
+		}
+	}
+	e := sallyport.Error{
+		Code: sallyport.Unavailable, Message: fmt.Sprintf("image %.80q failed its check", ref),
+		Hint: "rebuild it with `make build`: the file was damaged or replaced",
+	}
+	if known, ok := errors.AsType[*sallyport.Error](err); ok {
+		e = *known
+	}
+	e.Step, e.Err = sallyport.Execute, errors.Join(sallyport.ErrNotExecuted, err)
+	return nil, &e
+}
+
+// newID returns a fresh id. Its end tells sallyport-runsc the memory limit.
+func newID(memory int64) string {
+	var b [12]byte
+	rand.Read(b[:]) // never fails
+	return fmt.Sprintf("sp-%s-m%d", hex.EncodeToString(b[:]), memory)
+}
+
+// wait follows the sandbox until its run is over, for whatever reason.
+func (s *sandbox) wait() {
+	boot := time.NewTimer(bootPatience)
+	defer boot.Stop()
+	tick := time.NewTicker(oomPoll)
+	defer tick.Stop()
+	var timeout <-chan time.Time
+	for {
+		select {
+		case rec, open := <-s.report:
+			if !open || s.note(rec) {
+				return
+			}
+			if rec.kind == payload.Started {
+				boot.Stop()
+				t := time.NewTimer(s.limits.Timeout)
+				defer t.Stop()
+				timeout = t.C
+			}
+		case <-boot.C:
+			s.end = errBoot
+			return
+		case <-timeout:
+			s.end = errTimeout
+			return
+		case <-s.ctx.Done():
+			s.end = context.Cause(s.ctx)
+			return
+		case <-tick.C:
+			if s.group.OOMKills() > 0 {
+				s.end = errMemory
+				return
+			}
+		}
+	}
+}
+
+// note keeps what process 1 reported, and says whether the run is over.
+func (s *sandbox) note(rec record) bool {
+	switch rec.kind {
+	case payload.Started:
+		s.started = true
+	case payload.Exit:
+		ws := unix.WaitStatus(payload.Uint32(rec.data))
+		s.status = &ws
+	case payload.Failed:
+		s.failed = &startFailure{unix.Errno(payload.Uint32(rec.data)), string(rec.data[min(4, len(rec.data)):])}
+		return true
+	case payload.Done:
+		return true
+	default: // what goes in, not what comes back
+	}
+	return false
+}
+
+// result tells how the run ended.
+// Preconditions: the sandbox is dead and its streams are drained.
+func (s *sandbox) result(oom bool) (Result, error) {
+	res := Result{
+		ID: s.id, Stdout: s.stdout.kept, Stderr: s.stderr.kept,
+		Truncated: s.stdout.truncated || s.stderr.truncated, LimitsHit: s.limitsHit(),
+		PeakMemory: s.group.Peak(),
+	}
+	switch {
+	case s.failed != nil && !oom:
+		return s.notStarted(res)
+	case oom:
+		res.KilledBy = KilledByMemory
+	case s.status == nil && errors.Is(s.end, errTimeout):
+		res.KilledBy = KilledByTimeout
+	}
+	switch {
+	case s.status != nil && s.status.Signaled():
+		res.ExitCode, res.Signal = 128+int(s.status.Signal()), unix.SignalName(s.status.Signal())
+	case s.status != nil:
+		res.ExitCode = s.status.ExitStatus()
+	case res.KilledBy != "":
+		res.ExitCode, res.Signal = 128+int(unix.SIGKILL), "SIGKILL"
+	default:
+		return res, s.sandboxError()
+	}
+	return res, nil
+}
+
+// notStarted tells why a program could not be started. What a shell would
+// answer with 126 or 127 is a result: the request was sound.
+func (s *sandbox) notStarted(res Result) (Result, error) {
+	switch {
+	case s.started, !isProgram(s.failed.what, s.argv0):
+	case s.failed.errno == unix.ENOENT:
+		res.ExitCode, res.Stderr = 127, []byte(s.argv0+": not found\n")
+		return res, nil
+	case s.failed.errno == unix.EACCES, s.failed.errno == unix.ENOEXEC:
+		res.ExitCode, res.Stderr = 126, []byte(s.argv0+": cannot be run: "+s.failed.errno.Error()+"\n")
+		return res, nil
+	}
+	if s.failed.errno == unix.ENOSPC {
+		return res, invalid("pass less, or use a tool with a larger disk limit", "the files do not fit into the sandbox's disk: %s", s.failed.what)
+	}
+	return res, unavailable("see the log of sallyport-sandboxd", "the sandbox could not start the program: %s", s.failed.what)
+}
+
+func (s *sandbox) sandboxError() error {
+	cause := s.end
+	if cause == nil {
+		cause = errors.New("the sandbox ended by itself")
+	}
+	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	slog.Error("sandbox failed", "sandbox", s.id, "cause", cause, "runtime", s.exit, "stderr", string(s.stderr.kept[:min(len(s.stderr.kept), 2048)]), "started", s.started)
+	e := &sallyport.Error{
+		Code: sallyport.Unavailable, Step: sallyport.Execute, Message: "the sandbox failed",
+		Hint: "see `sallyport doctor` and the log of sallyport-sandboxd", Err: cause,
+	}
+	if errors.Is(cause, errKilled) || errors.Is(cause, errClosed) {
+		e.Code, e.Message, e.Hint = sallyport.Canceled, "the sandbox was killed: "+cause.Error(), "run it again"
+	}
+	if !s.started {
+		e.Err = errors.Join(sallyport.ErrNotExecuted, cause)
+		e.Message += " before the program started"
+	}
+	return e
+}

@@ -1,0 +1,75 @@
+package gvisor
+
+import (
+	"encoding/json"
+	"strconv"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// Descriptors that the runtime inherits.
+const (
+	fdInit    = 3 // the program of process 1
+	fdPayload = 4
+	fdReport  = 5
+	fdImage   = 6
+	fdLimits  = 7
+)
+
+// hostname is the same in every sandbox and says nothing of the host.
+const hostname = "sandbox"
+
+// bundleSpec is the OCI configuration of every sandbox. Nothing of a request is
+// in it, so it holds no secret and may lie on a disk. The image is named by the
+// inherited descriptor: what was verified is what is mounted.
+//
+// The capabilities are those of process 1 inside the sandbox, which drops them
+// before the program starts; the host's sandbox process has none.
+func bundleSpec(root string) ([]byte, error) {
+	caps := []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_ADMIN"}
+	ns := []specs.LinuxNamespace{}
+	for _, t := range []specs.LinuxNamespaceType{
+		specs.PIDNamespace, specs.NetworkNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.MountNamespace,
+	} {
+		ns = append(ns, specs.LinuxNamespace{Type: t})
+	}
+	return json.Marshal(specs.Spec{
+		Version: specs.Version,
+		Process: &specs.Process{
+			Args:         []string{"/sallyport-init"},
+			Cwd:          "/",
+			Capabilities: &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps},
+			Rlimits: []specs.POSIXRlimit{
+				{Type: "RLIMIT_CORE", Hard: 0, Soft: 0},
+				{Type: "RLIMIT_NOFILE", Hard: 4096, Soft: 1024},
+			},
+		},
+		Root:     &specs.Root{Path: root, Readonly: true},
+		Hostname: hostname,
+		// init mounts over /tmp; naming it keeps gVisor's own unsized one away.
+		Mounts: []specs.Mount{
+			{Destination: "/proc", Type: "proc", Source: "proc"},
+			{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"size=4096", "mode=0755", "ro"}},
+		},
+		Linux: &specs.Linux{Namespaces: ns},
+		Annotations: map[string]string{
+			"dev.gvisor.spec.rootfs.source": "/proc/self/fd/6",
+			"dev.gvisor.spec.rootfs.type":   "erofs",
+		},
+	})
+}
+
+// traceConfig asks the sandbox's kernel to show the ends of those system calls
+// that can run into a limit to the sink in cmd/sallyport-runsc.
+func traceConfig() ([]byte, error) {
+	type object map[string]any
+	points := []object{}
+	for _, n := range append(append([]int{}, forkCalls...), spaceCalls...) {
+		points = append(points, object{"name": "syscall/sysno/" + strconv.Itoa(n) + "/exit"})
+	}
+	return json.Marshal(object{"trace_session": object{
+		"name":   "Default",
+		"points": points,
+		"sinks":  []object{{"name": "sallyport-limits", "config": object{"fd": fdLimits, "forks": forkCalls}}},
+	}})
+}
