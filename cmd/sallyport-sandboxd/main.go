@@ -1,0 +1,122 @@
+// Command sallyport-sandboxd is the sandbox host: it has the privileges that
+// sandboxes need, and no policy. A gateway starts it at the other end of a
+// socketpair (descriptor 3) and it lives exactly as long as that connection; or
+// it listens on a unix socket for one uid.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"google.golang.org/grpc"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/image"
+	"sallyport.dev/sallyport/sandboxd"
+)
+
+type options struct {
+	run, state, book, cache, programs string
+	socket                            string
+	peer, maxRuns, firstUID           int
+}
+
+func main() {
+	o := parse(os.Args[1:])
+	if err := serve(o); err != nil {
+		if e, ok := errors.AsType[*sallyport.Error](err); ok {
+			err = fmt.Errorf("%s (hint: %s)", e.Message, e.Hint)
+		}
+		fmt.Fprintln(os.Stderr, "sallyport-sandboxd:", err)
+		os.Exit(5)
+	}
+}
+
+func parse(args []string) options {
+	var o options
+	self, _ := os.Executable()
+	f := flag.NewFlagSet("sallyport-sandboxd", flag.ExitOnError)
+	f.StringVar(&o.run, "run", "/run/sallyport-sandboxd", "runtime folder; emptied of what an earlier sandbox host left")
+	f.StringVar(&o.state, "state", "/var/lib/sallyport-sandboxd", "folder of the servers' homes")
+	f.StringVar(&o.book, "uids", "/var/lib/sallyport-sandboxd/uids.json", "file that says which server has which uid, one for all sandbox hosts of a machine")
+	f.StringVar(&o.cache, "cache", image.CacheDir(os.Getenv, os.Geteuid()), "folder of the images")
+	f.StringVar(&o.programs, "programs", filepath.Dir(self), "folder of sallyport-runsc and sallyport-init")
+	f.StringVar(&o.socket, "socket", "", "listen on this unix socket instead of descriptor 3")
+	f.IntVar(&o.peer, "peer", 0, "with -socket: the uid that may connect, beside root")
+	f.IntVar(&o.maxRuns, "max-runs", 16, "sandboxes at once; more are refused")
+	f.IntVar(&o.firstUID, "first-uid", 64600, "first of the 800 uids of third-party servers")
+	_ = f.Parse(args) // exits on an error
+	if f.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "sallyport-sandboxd: unexpected argument %q\n", f.Arg(0))
+		os.Exit(2)
+	}
+	return o
+}
+
+func serve(o options) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := gvisor.Privileged(); err != nil {
+		return err
+	}
+	// Listen before the reaper's work: the gateway may talk at once.
+	listener, err := listen(o)
+	if err != nil {
+		return err
+	}
+	host, err := gvisor.OpenFree(o.run, gvisor.Config{Programs: o.programs, Images: images{image.NewStore(o.cache)}, MaxRuns: o.maxRuns})
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	g := sandboxd.NewServer(sandboxd.Config{
+		GVisor: host, Nursery: host,
+		Servers: sandboxd.ServerConfig{State: o.state, Book: o.book, FirstUID: o.firstUID, Init: filepath.Join(o.programs, gvisor.InitProgram)},
+	}).Register()
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(listener) }()
+	select {
+	case <-ctx.Done():
+		slog.Info("stopping", "reason", "signal")
+	case err = <-done: // the gateway is gone
+		slog.Info("stopping", "reason", "the gateway's connection ended")
+	}
+	host.Close() // ends every call, so that stopping has nothing to wait for
+	g.Stop()
+	if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func listen(o options) (net.Listener, error) {
+	if o.socket != "" {
+		return sandboxd.ListenUnix(o.socket, o.peer)
+	}
+	l, err := sandboxd.Inherited(3)
+	if err != nil {
+		return nil, &sallyport.Error{
+			Code: sallyport.Unavailable, Step: sallyport.Execute, Message: "no gateway at descriptor 3: " + err.Error(),
+			Hint: "`sallyport serve` starts this program by itself; to run it apart, give -socket and -peer",
+		}
+	}
+	return l, nil
+}
+
+// images finds images in the cache, checked.
+type images struct{ store *image.Store }
+
+// Find implements gvisor.Images.
+func (i images) Find(ref string) (gvisor.Image, error) {
+	img, err := i.store.Open(ref)
+	return gvisor.Image{Digest: img.Digest, Path: img.Path}, err
+}

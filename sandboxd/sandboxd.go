@@ -1,0 +1,148 @@
+// Package sandboxd is the sandbox host's side of the protocol in sandboxpb: it
+// checks what a gateway asks for and runs it in a tier, or under a uid of its
+// own. It has the privileges and no policy.
+package sandboxd
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/gvisor/cgroup"
+	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+)
+
+// A Tier runs one program in one sandbox. (gvisor)
+type Tier interface {
+	// Probe really runs a program and says how, or why it can't.
+	Probe(ctx context.Context, image string) (platform string, err error)
+	// Run runs one program; see gvisor.Host.Run for the contract.
+	Run(ctx context.Context, r gvisor.Request) (gvisor.Result, error)
+	// List returns the sandboxes that exist now.
+	List() []gvisor.Running
+	// Kill ends one sandbox and reports whether it existed.
+	Kill(id string) bool
+}
+
+// A Nursery starts third-party servers so that none can outlive the host. (gvisor)
+type Nursery interface {
+	NewGroup(name string, memory int64) (cgroup.Group, error)
+	Start(cmd *exec.Cmd) error
+}
+
+// A Config says what a Server is made of.
+type Config struct {
+	GVisor  Tier
+	Nursery Nursery
+	Servers ServerConfig
+}
+
+// A Server answers gateways.
+type Server struct {
+	sandboxpb.UnimplementedSandboxesServer
+	cfg Config
+
+	mu      sync.Mutex
+	servers map[string]int // name → how many run
+}
+
+// NewServer returns a server that is ready to be registered with grpc.
+func NewServer(cfg Config) *Server {
+	return &Server{cfg: cfg, servers: map[string]int{}}
+}
+
+// Register makes a grpc server that answers with s.
+func (s *Server) Register(opts ...grpc.ServerOption) *grpc.Server {
+	opts = append(opts, grpc.MaxRecvMsgSize(sandboxpb.MaxMessage), grpc.MaxSendMsgSize(sandboxpb.MaxMessage))
+	g := grpc.NewServer(opts...)
+	sandboxpb.RegisterSandboxesServer(g, s)
+	return g
+}
+
+// Probe implements the protocol.
+func (s *Server) Probe(ctx context.Context, r *sandboxpb.ProbeRequest) (*sandboxpb.ProbeReply, error) {
+	tier, err := s.tier(r.Tier)
+	if err != nil {
+		return nil, sandboxpb.ToStatus(err)
+	}
+	platform, err := tier.Probe(ctx, r.Image)
+	return &sandboxpb.ProbeReply{Platform: platform}, sandboxpb.ToStatus(err)
+}
+
+// Run implements the protocol.
+func (s *Server) Run(ctx context.Context, r *sandboxpb.RunRequest) (*sandboxpb.RunReply, error) {
+	tier, err := s.tier(r.Tier)
+	if err != nil {
+		return nil, sandboxpb.ToStatus(err)
+	}
+	res, err := tier.Run(ctx, toRequest(r))
+	if err != nil {
+		return nil, sandboxpb.ToStatus(err)
+	}
+	return &sandboxpb.RunReply{
+		SandboxId: res.ID, ExitCode: int32(res.ExitCode), Signal: res.Signal,
+		Stdout: res.Stdout, Stderr: res.Stderr, Truncated: res.Truncated,
+		KilledBy: string(res.KilledBy), LimitsHit: res.LimitsHit,
+		DurationMs: res.Duration.Milliseconds(), PeakMemoryBytes: res.PeakMemory,
+	}, nil
+}
+
+// List implements the protocol.
+func (s *Server) List(context.Context, *sandboxpb.ListRequest) (*sandboxpb.ListReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reply := &sandboxpb.ListReply{}
+	for _, r := range s.cfg.GVisor.List() {
+		reply.Sandboxes = append(reply.Sandboxes, &sandboxpb.Sandbox{
+			Id: r.ID, Tier: gvisor.Tier, CallId: r.CallID, StartedUnixMs: r.Started.UnixMilli(),
+		})
+	}
+	for name := range s.servers {
+		reply.Servers = append(reply.Servers, name)
+	}
+	return reply, nil
+}
+
+// Kill implements the protocol.
+func (s *Server) Kill(_ context.Context, r *sandboxpb.KillRequest) (*sandboxpb.KillReply, error) {
+	return &sandboxpb.KillReply{Existed: s.cfg.GVisor.Kill(r.SandboxId)}, nil
+}
+
+// tier finds a tier by name. One that is not here is refused: never another.
+func (s *Server) tier(name string) (Tier, error) {
+	if name == gvisor.Tier {
+		return s.cfg.GVisor, nil
+	}
+	return nil, &sallyport.Error{
+		Code: sallyport.Unavailable, Step: sallyport.Execute, Message: fmt.Sprintf("tier %.40q cannot run on this host", name),
+		Hint: "use tier gvisor", Err: sallyport.ErrNotExecuted,
+	}
+}
+
+func toRequest(r *sandboxpb.RunRequest) gvisor.Request {
+	l := r.GetLimits()
+	req := gvisor.Request{
+		Image: r.Image, Argv: r.Argv, Env: r.Env, Stdin: r.Stdin, CallID: r.CallId,
+		Limits: sallyport.Limits{
+			Timeout: milliseconds(l.GetTimeoutMs()), Memory: l.GetMemoryBytes(),
+			Processes: int(l.GetProcesses()), Disk: l.GetDiskBytes(), Output: l.GetOutputBytes(), CPUs: l.GetCpus(),
+		},
+	}
+	for _, f := range r.Files {
+		req.Files = append(req.Files, gvisor.File{Path: f.GetPath(), Content: f.GetContent()})
+	}
+	return req
+}
+
+// maxTimeout keeps arithmetic with durations from wrapping.
+const maxTimeout = 24 * time.Hour
+
+func milliseconds(ms int64) time.Duration {
+	return time.Duration(min(max(ms, 0), maxTimeout.Milliseconds())) * time.Millisecond
+}
