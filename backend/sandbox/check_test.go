@@ -1,0 +1,43 @@
+package sandbox_test
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"sallyport.dev/sallyport/backend/sandbox"
+	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/sandboxd"
+)
+
+// probed is a tier that works and runs nothing.
+type probed struct{ sandboxd.Tier }
+
+func (probed) Probe(context.Context, string) (string, error) { return "systrap", nil }
+func (probed) List() []gvisor.Running                        { return nil }
+
+// A host that is gone is not ready, however well it worked before.
+func TestCheckNoticesThatTheHostIsGone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := sandboxd.NewServer(sandboxd.Config{GVisor: probed{}}).Register()
+	go host.Serve(l) //nolint:errcheck // it ends when it is stopped
+	b, err := sandbox.Dial(path, sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for range 2 {
+		if err := b.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host.Stop()
+	if err := b.Check(t.Context()); err == nil {
+		t.Error("the host is gone, and the check did not notice")
+	}
+}

@@ -1,0 +1,188 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"sallyport.dev/sallyport"
+)
+
+// arguments are those of the built-in tools.
+type arguments struct {
+	code    string
+	stdin   string
+	files   map[string][]byte
+	timeout time.Duration // 0 if not given
+}
+
+// A language says how its code is run.
+type language struct {
+	file string
+	argv []string
+}
+
+// languages by name. The code lies in the working folder beside the caller's
+// files, so that it can import them and stdin stays the caller's.
+var languages = map[string]language{
+	"python":     {"main.py", []string{"python3"}},
+	"javascript": {"main.js", []string{"node"}},
+	"shell":      {"main.sh", []string{"bash"}},
+}
+
+// module finds code that Node can only load as an ES module.
+var module = regexp.MustCompile(`(?m)^[ \t]*(?:import[ \t]+[\w{*"']|export[ \t]+[\w{*])`)
+
+// command turns a job into what runs.
+func command(job sallyport.Job) (Command, error) {
+	c := Command{Tier: job.Tier, Limits: job.Limits.Or(sallyport.DefaultLimits()), CallID: job.CallID, Files: map[string][]byte{}}
+	script := job.Tool.Code
+	if script == nil {
+		return c, refuse(sallyport.Internal, "report this", "the tool %q has no code to run in a sandbox", job.Tool.Name)
+	}
+	lang, ok := languages[script.Language]
+	if !ok {
+		return c, refuse(sallyport.Unavailable, "use python, javascript or shell", "the tool's language %.40q is not known", script.Language)
+	}
+	if len(job.Egress) > 0 {
+		return c, refuse(sallyport.Unavailable, "remove `egress` from the tool's manifest", "sandboxes on this host have no network yet")
+	}
+	source := script.Source
+	if source == "" {
+		a, err := parseArguments(job.Args, c.Limits.Timeout)
+		if err != nil {
+			return c, err
+		}
+		source, c.Stdin = a.code, []byte(a.stdin)
+		if a.files != nil {
+			c.Files = a.files
+		}
+		if a.timeout > 0 {
+			c.Limits.Timeout = a.timeout
+		}
+	} else {
+		c.Stdin = job.Args
+	}
+	if script.Language == "javascript" && module.MatchString(source) {
+		lang.file = "main.mjs"
+	}
+	if _, taken := c.Files[lang.file]; taken {
+		return c, refuse(sallyport.Invalid, "give the file another name", "files: %q is the name under which the code itself is stored", lang.file)
+	}
+	c.Files[lang.file] = []byte(source)
+	c.Argv = append(slices.Clone(lang.argv), lang.file)
+	return c, nil
+}
+
+// parseArguments reads the arguments of a built-in tool. The schema was checked
+// before; this repeats what safety needs, since a manifest may loosen a schema.
+func parseArguments(raw json.RawMessage, limit time.Duration) (arguments, error) {
+	var a arguments
+	var in map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return a, refuse(sallyport.Invalid, "pass a JSON object", "the arguments are not a JSON object")
+	}
+	for name, v := range in {
+		var err error
+		switch name {
+		case "code":
+			err = text(name, v, &a.code)
+		case "stdin":
+			err = text(name, v, &a.stdin)
+		case "files":
+			a.files, err = files(v)
+		case "timeout_seconds":
+			a.timeout, err = timeout(v, limit)
+		case "network":
+			err = network(v)
+		case "tier": // decided before: Job.Tier
+		default:
+			err = refuse(sallyport.Invalid, "remove it", "there is no argument %.40q", name)
+		}
+		if err != nil {
+			return a, err
+		}
+	}
+	if _, ok := in["code"]; !ok || strings.TrimSpace(a.code) == "" {
+		return a, refuse(sallyport.Invalid, "pass the program as a string", "code is missing or empty")
+	}
+	return a, nil
+}
+
+func text(name string, raw json.RawMessage, to *string) error {
+	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, to) != nil {
+		return refuse(sallyport.Invalid, "pass a string", "%s is %s, not a string", name, kind(raw))
+	}
+	return nil
+}
+
+func files(raw json.RawMessage) (map[string][]byte, error) {
+	var in map[string]json.RawMessage
+	if len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &in) != nil {
+		return nil, refuse(sallyport.Invalid, `pass {"name": "content"}`, "files is %s, not an object", kind(raw))
+	}
+	out := make(map[string][]byte, len(in))
+	for name, v := range in {
+		var content string
+		if err := text(fmt.Sprintf("files[%.128q]", name), v, &content); err != nil {
+			return nil, err
+		}
+		out[name] = []byte(content)
+	}
+	return out, nil
+}
+
+// timeout reads timeout_seconds: a number above 0 and at most the tool's limit.
+// It is refused, not clamped: a caller who asks for an hour must not believe in it.
+func timeout(raw json.RawMessage, limit time.Duration) (time.Duration, error) {
+	bad := func(format string, args ...any) (time.Duration, error) {
+		return 0, refuse(sallyport.Invalid, fmt.Sprintf("pass a number of seconds above 0 and at most %g, or leave it out", limit.Seconds()), format, args...)
+	}
+	var s float64
+	if k := kind(raw); k != "a number" {
+		return bad("timeout_seconds is %s, not a number", k)
+	}
+	if err := json.Unmarshal(raw, &s); err != nil || math.IsInf(s, 0) || math.IsNaN(s) {
+		return bad("timeout_seconds is out of range")
+	}
+	switch {
+	case s <= 0:
+		return bad("timeout_seconds is %s", raw)
+	case s > limit.Seconds():
+		return bad("timeout_seconds is %s, above the tool's limit of %g s", raw, limit.Seconds())
+	}
+	return max(time.Millisecond, time.Duration(s*float64(time.Second))), nil
+}
+
+func network(raw json.RawMessage) error {
+	if string(raw) == `"none"` {
+		return nil
+	}
+	return refuse(sallyport.Invalid, `pass "none", or leave it out`, "network: a call can only take the network away")
+}
+
+func kind(raw json.RawMessage) string {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return "nothing"
+	}
+	switch raw[0] {
+	case '"':
+		return "a string"
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	default:
+		return "a number"
+	}
+}

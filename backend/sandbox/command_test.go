@@ -1,0 +1,156 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"sallyport.dev/sallyport"
+)
+
+func job(lang, args string) sallyport.Job {
+	return sallyport.Job{
+		Tool: sallyport.Tool{Name: "run_" + lang, Code: &sallyport.Script{Language: lang}}, Args: json.RawMessage(args),
+		Tier: tierGVisor, Limits: sallyport.DefaultLimits(),
+	}
+}
+
+// Every odd timeout gets an error that says what to do, or means what it says.
+func TestTO56_TimeoutArgument(t *testing.T) {
+	for _, tt := range []struct {
+		arg  string
+		want time.Duration
+		err  string
+	}{
+		{`1`, time.Second, ""},
+		{`0.5`, 500 * time.Millisecond, ""},
+		{`30`, 30 * time.Second, ""},
+		{`1e1`, 10 * time.Second, ""},
+		{`1e-9`, time.Millisecond, ""},
+		{`0`, 0, "timeout_seconds is 0"},
+		{`-1`, 0, "timeout_seconds is -1"},
+		{`-0`, 0, "timeout_seconds is -0"},
+		{`30.5`, 0, "above the tool's limit of 30 s"},
+		{`1e12`, 0, "above the tool's limit"},
+		{`1e400`, 0, "out of range"},
+		{`"30"`, 0, "a string, not a number"},
+		{`null`, 0, "null, not a number"},
+		{`true`, 0, "a boolean, not a number"},
+		{`[30]`, 0, "an array, not a number"},
+	} {
+		c, err := command(job("python", `{"code":"x","timeout_seconds":`+tt.arg+`}`))
+		if tt.err == "" {
+			if err != nil || c.Limits.Timeout != tt.want {
+				t.Errorf("%s: %v, %v; want %v", tt.arg, c.Limits.Timeout, err, tt.want)
+			}
+			continue
+		}
+		e, ok := errors.AsType[*sallyport.Error](err)
+		if !ok || e.Code != sallyport.Invalid || !strings.Contains(e.Message, tt.err) || e.Hint == "" || !errors.Is(err, sallyport.ErrNotExecuted) {
+			t.Errorf("%s: %v; want %q", tt.arg, err, tt.err)
+		}
+	}
+}
+
+func TestCommand(t *testing.T) {
+	own := job("shell", `{"n":1}`)
+	own.Tool.Code.Source = "cat"
+	egress := job("python", `{"code":"x"}`)
+	egress.Egress = []string{"example.com:443"}
+	for _, tt := range []struct {
+		name string
+		job  sallyport.Job
+		argv string
+		err  string
+	}{
+		{"python", job("python", `{"code":"print(1)"}`), "python3 main.py", ""},
+		{"javascript", job("javascript", `{"code":"require('fs')"}`), "node main.js", ""},
+		{"module", job("javascript", `{"code":"import fs from 'fs'"}`), "node main.mjs", ""},
+		{"not a module", job("javascript", `{"code":"const importance = import('fs')"}`), "node main.js", ""},
+		{"shell", job("shell", `{"code":"ls","network":"none","tier":"gvisor"}`), "bash main.sh", ""},
+		{"own source", own, "bash main.sh", ""},
+		{"no code", job("python", `{}`), "", "code is missing"},
+		{"blank code", job("python", `{"code":" \n"}`), "", "code is missing"},
+		{"code of another type", job("python", `{"code":1}`), "", "code is a number"},
+		{"unknown argument", job("python", `{"code":"x","mount":"/"}`), "", `no argument "mount"`},
+		{"files as a list", job("python", `{"code":"x","files":[]}`), "", "files is an array"},
+		{"file of another type", job("python", `{"code":"x","files":{"a":null}}`), "", `files["a"] is null`},
+		{"file over the code", job("python", `{"code":"x","files":{"main.py":"y"}}`), "", "the code itself"},
+		{"network", job("python", `{"code":"x","network":"all"}`), "", "take the network away"},
+		{"language", job("ruby", `{"code":"x"}`), "", "ruby"},
+		{"egress", egress, "", "no network yet"},
+		{"not code", sallyport.Job{}, "", "no code"},
+	} {
+		c, err := command(tt.job)
+		if tt.err == "" {
+			if err != nil || strings.Join(c.Argv, " ") != tt.argv || len(c.Files) != 1 {
+				t.Errorf("%s: %q, %d files, %v; want %q", tt.name, c.Argv, len(c.Files), err, tt.argv)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), tt.err) || !errors.Is(err, sallyport.ErrNotExecuted) {
+			t.Errorf("%s: %v; want %q", tt.name, err, tt.err)
+		}
+	}
+	if c, _ := command(own); string(c.Stdin) != `{"n":1}` || string(c.Files["main.sh"]) != "cat" {
+		t.Errorf("a tool's own code: stdin %q, files %q", c.Stdin, c.Files)
+	}
+}
+
+func FuzzArguments(f *testing.F) {
+	for _, s := range []string{`{"code":"x"}`, `{"code":"x","files":{"a":"b"},"timeout_seconds":1}`, `[]`, `{"timeout_seconds":1e999}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		a, err := parseArguments(raw, 30*time.Second)
+		if err == nil && (a.code == "" || a.timeout < 0 || a.timeout > 30*time.Second) {
+			t.Fatalf("%q → %+v", raw, a)
+		}
+		if err != nil && !errors.Is(err, sallyport.ErrNotExecuted) {
+			t.Fatalf("%q → %v", raw, err)
+		}
+	})
+}
+
+func TestPresent(t *testing.T) {
+	get := func(j sallyport.Job, o Outcome) (m struct {
+		Content           []content
+		IsError           bool
+		StructuredContent map[string]any
+		Meta              map[string]map[string]any `json:"_meta"`
+	}) {
+		t.Helper()
+		out, err := present(j, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(out.Content, &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.IsError != out.IsError {
+			t.Errorf("isError %v in %s, %v beside it", m.IsError, out.Content, out.IsError)
+		}
+		return m
+	}
+	m := get(job("python", ``), Outcome{Stdout: []byte("a\xff"), Stderr: []byte("warn"), ExitCode: 3, SandboxID: "x", Tier: tierGVisor})
+	if m.IsError || m.StructuredContent["stdout"] != "Yf8=" || m.StructuredContent["stdout_encoding"] != "base64" ||
+		m.StructuredContent["stderr"] != "warn" || m.StructuredContent["stderr_encoding"] != nil || m.StructuredContent["exit_code"] != 3.0 {
+		t.Errorf("%+v", m)
+	}
+	if m.Content[0].Text != "a\uFFFD" || m.Content[1].Text != "stderr:\nwarn" || !strings.Contains(m.Content[2].Text, "status 3") {
+		t.Errorf("%+v", m.Content)
+	}
+	if m = get(job("python", ``), Outcome{KilledBy: "memory", ExitCode: 137, Signal: "SIGKILL"}); !m.IsError || m.StructuredContent["killed_by"] != "memory" {
+		t.Errorf("%+v", m)
+	}
+	own := job("python", `{}`)
+	own.Tool.Code.Source, own.Tool.OutputSchema = "x", json.RawMessage(`{"type":"object"}`)
+	if m = get(own, Outcome{Stdout: []byte(`{"sum":3}`)}); m.IsError || m.StructuredContent["sum"] != 3.0 || m.Meta[metaRun]["exit_code"] != 0.0 {
+		t.Errorf("%+v", m)
+	}
+	if m = get(own, Outcome{Stdout: []byte(`3`)}); !m.IsError || m.StructuredContent != nil {
+		t.Errorf("%+v", m)
+	}
+}

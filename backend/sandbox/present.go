@@ -1,0 +1,109 @@
+package sandbox
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"sallyport.dev/sallyport"
+)
+
+// A facts is structuredContent of the built-in tools; OutputSchema describes it.
+type facts struct {
+	ExitCode       int      `json:"exit_code"`
+	Signal         string   `json:"signal,omitempty"`
+	Stdout         string   `json:"stdout"`
+	StdoutEncoding string   `json:"stdout_encoding,omitempty"` // "base64" where the bytes are not UTF-8
+	Stderr         string   `json:"stderr"`
+	StderrEncoding string   `json:"stderr_encoding,omitempty"`
+	DurationMS     int64    `json:"duration_ms"`
+	Tier           string   `json:"tier"`
+	SandboxID      string   `json:"sandbox_id"`
+	Truncated      bool     `json:"truncated"`
+	KilledBy       string   `json:"killed_by,omitempty"`
+	LimitsHit      []string `json:"limits_hit,omitempty"`
+	PeakMemory     int64    `json:"peak_memory_bytes"`
+}
+
+type content struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// metaRun is where a tool with an output schema of its own finds the facts.
+const metaRun = "dev.sallyport/run"
+
+// present makes a CallToolResult. A program that failed by itself is a result;
+// isError says that the run did not come to its own end.
+func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
+	f := facts{
+		ExitCode: o.ExitCode, Signal: o.Signal, DurationMS: o.Duration.Milliseconds(), Tier: o.Tier, SandboxID: o.SandboxID,
+		Truncated: o.Truncated, KilledBy: o.KilledBy, LimitsHit: o.LimitsHit, PeakMemory: o.PeakMemory,
+	}
+	f.Stdout, f.StdoutEncoding = lossless(o.Stdout)
+	f.Stderr, f.StderrEncoding = lossless(o.Stderr)
+	result := map[string]any{"structuredContent": f}
+	isError := o.KilledBy != ""
+	if own := job.Tool.Code; own != nil && own.Source != "" && job.Tool.OutputSchema != nil {
+		result["_meta"] = map[string]any{metaRun: f}
+		delete(result, "structuredContent")
+		if object(o.Stdout) && o.ExitCode == 0 && !isError {
+			result["structuredContent"] = json.RawMessage(o.Stdout)
+		} else {
+			isError = true
+		}
+	}
+	result["content"] = texts(o, job.Limits)
+	result["isError"] = isError
+	b, err := json.Marshal(result)
+	return sallyport.Output{Content: b, IsError: isError}, err
+}
+
+// lossless returns b as it is where JSON can hold it, else in base64.
+func lossless(b []byte) (text, encoding string) {
+	if utf8.Valid(b) {
+		return string(b), ""
+	}
+	return base64.StdEncoding.EncodeToString(b), "base64"
+}
+
+func object(b []byte) bool {
+	var v map[string]json.RawMessage
+	return utf8.Valid(b) && json.Unmarshal(b, &v) == nil && v != nil
+}
+
+// texts is what a model reads: stdout, then stderr, then what it should know.
+func texts(o Outcome, l sallyport.Limits) []content {
+	out := []content{{"text", strings.ToValidUTF8(string(o.Stdout), "\uFFFD")}}
+	if len(o.Stderr) > 0 {
+		out = append(out, content{"text", "stderr:\n" + strings.ToValidUTF8(string(o.Stderr), "\uFFFD")})
+	}
+	l = l.Or(sallyport.DefaultLimits())
+	var notes []string
+	switch {
+	case o.KilledBy == "memory":
+		notes = append(notes, fmt.Sprintf("The program was killed: it needed more than its %d MiB of memory.", l.Memory>>20))
+	case o.KilledBy == "timeout":
+		notes = append(notes, "The program was killed: it did not end in time.")
+	case o.Signal != "":
+		notes = append(notes, "The program was ended by "+o.Signal+".")
+	case o.ExitCode != 0:
+		notes = append(notes, fmt.Sprintf("The program exited with status %d.", o.ExitCode))
+	}
+	for _, hit := range o.LimitsHit {
+		switch hit {
+		case "processes":
+			notes = append(notes, fmt.Sprintf("It was refused more than %d processes.", l.Processes))
+		case "disk":
+			notes = append(notes, fmt.Sprintf("It was refused more than %d KiB of disk.", l.Disk>>10))
+		case "output":
+			notes = append(notes, fmt.Sprintf("Only the first %d bytes of its output were kept.", l.Output))
+		}
+	}
+	if len(notes) > 0 {
+		out = append(out, content{"text", strings.Join(notes, " ")})
+	}
+	return out
+}

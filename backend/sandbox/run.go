@@ -1,0 +1,146 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+)
+
+const tierGVisor = "gvisor"
+
+// A Command is one program to run in a sandbox.
+type Command struct {
+	Argv   []string
+	Env    []string          // NAME=value
+	Files  map[string][]byte // by path, relative to the working folder
+	Stdin  []byte
+	Tier   string // "" means gvisor
+	Image  string // "" means the backend's
+	Limits sallyport.Limits
+	CallID string
+}
+
+// An Outcome is how a command ended. Bytes are exact.
+type Outcome struct {
+	ExitCode   int // 128+n for signal n
+	Signal     string
+	Stdout     []byte
+	Stderr     []byte
+	Truncated  bool
+	KilledBy   string   // "memory", "timeout" or ""
+	LimitsHit  []string // of processes, disk, output
+	Duration   time.Duration
+	PeakMemory int64
+	Tier       string
+	SandboxID  string
+}
+
+// Exec runs one command to its end. Limits that are zero take their defaults.
+func (b *Backend) Exec(ctx context.Context, c Command) (Outcome, error) {
+	if c.Tier == "" {
+		c.Tier = tierGVisor
+	}
+	if c.Image == "" {
+		c.Image = b.o.Image
+	}
+	l := c.Limits.Or(sallyport.DefaultLimits())
+	req := &sandboxpb.RunRequest{
+		Tier: c.Tier, Image: c.Image, Argv: c.Argv, Env: c.Env, Stdin: c.Stdin, CallId: c.CallID,
+		Limits: &sandboxpb.Limits{
+			TimeoutMs: max(1, l.Timeout.Milliseconds()), MemoryBytes: l.Memory, Processes: int32(min(l.Processes, 1<<20)),
+			DiskBytes: l.Disk, OutputBytes: l.Output, Cpus: l.CPUs,
+		},
+	}
+	for path, content := range c.Files {
+		req.Files = append(req.Files, &sandboxpb.File{Path: path, Content: content})
+	}
+	if ctx.Err() != nil {
+		return Outcome{}, ctx.Err()
+	}
+	r, err := b.api.Run(ctx, req)
+	if status.Code(err) == codes.DeadlineExceeded {
+		awaitDeadline(ctx) // the host's clock may be a moment ahead
+	}
+	if ctx.Err() != nil && err != nil {
+		return Outcome{}, ctx.Err()
+	}
+	if err != nil {
+		return Outcome{}, sandboxpb.FromStatus(err)
+	}
+	return Outcome{
+		ExitCode: int(r.ExitCode), Signal: r.Signal, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated,
+		KilledBy: r.KilledBy, LimitsHit: r.LimitsHit, Duration: time.Duration(r.DurationMs) * time.Millisecond,
+		PeakMemory: r.PeakMemoryBytes, Tier: c.Tier, SandboxID: r.SandboxId,
+	}, nil
+}
+
+// awaitDeadline waits for a deadline that is about to come.
+func awaitDeadline(ctx context.Context) {
+	if d, ok := ctx.Deadline(); ok && time.Until(d) < time.Second {
+		<-ctx.Done()
+	}
+}
+
+// Run implements sallyport.Backend.
+func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
+	c, err := command(job)
+	if err != nil {
+		return sallyport.Output{}, err
+	}
+	if c.Env, err = b.reveal(ctx, job); err != nil {
+		return sallyport.Output{}, err
+	}
+	out, err := b.Exec(ctx, c)
+	if err != nil {
+		return sallyport.Output{}, err
+	}
+	for i, g := range job.Tool.Manifest.Secrets {
+		_, value, _ := strings.Cut(c.Env[i], "=")
+		out.Stdout, out.Stderr = hide(out.Stdout, g.Name, value), hide(out.Stderr, g.Name, value)
+	}
+	return present(job, out)
+}
+
+// hide masks a granted secret that a program prints as it is. What a program
+// encodes first gets past it: grant secrets to tools that do not talk.
+func hide(b []byte, name, value string) []byte {
+	if len(value) < 4 { // it would be found everywhere, and gives nothing away
+		return b
+	}
+	return bytes.ReplaceAll(b, []byte(value), []byte("[masked: secret "+name+"]"))
+}
+
+// reveal makes the environment of granted secrets. They exist in memory and
+// inside the sandbox only.
+func (b *Backend) reveal(ctx context.Context, job sallyport.Job) ([]string, error) {
+	var env []string
+	for _, g := range job.Tool.Manifest.Secrets {
+		if b.o.Secrets == nil {
+			return nil, refuse(sallyport.Unavailable, "configure a secret store", "the tool needs the secret %q, and there is no secret store", g.Name)
+		}
+		v, err := b.o.Secrets.Resolve(ctx, job.Who.Tenant, g.Name)
+		if err != nil {
+			e := sallyport.Error{Code: sallyport.Unavailable, Message: fmt.Sprintf("the tool's secret %q cannot be read", g.Name), Hint: "an operator sets it with `sallyport secrets set`"}
+			e.Step, e.Err = sallyport.Execute, errors.Join(sallyport.ErrNotExecuted, err)
+			return nil, &e
+		}
+		env = append(env, g.Env+"="+string(v))
+	}
+	return env, nil
+}
+
+func refuse(code sallyport.Code, hint, format string, args ...any) error {
+	return &sallyport.Error{
+		Code: code, Step: sallyport.Execute, Hint: hint,
+		Message: fmt.Sprintf(format, args...), Err: sallyport.ErrNotExecuted,
+	}
+}

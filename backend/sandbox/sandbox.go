@@ -1,0 +1,199 @@
+// Package sandbox executes jobs on a sandbox host: code in sandboxes, and
+// third-party servers under identities of their own. It is the client of
+// sallyport-sandboxd; nothing of an agent runs in this process.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+)
+
+// Secrets reveals stored secrets to the sandboxes they are granted to. (secret)
+type Secrets interface {
+	// Resolve returns the value of a secret, or code NotFound.
+	Resolve(ctx context.Context, tenant, name string) ([]byte, error)
+}
+
+// Options say how jobs run.
+type Options struct {
+	Image   string  // name or digest; "" means "default"
+	Secrets Secrets // nil refuses tools that are granted secrets
+}
+
+// A Backend implements sallyport.Backend. It is safe for concurrent use.
+type Backend struct {
+	o    Options
+	conn *grpc.ClientConn
+	api  sandboxpb.SandboxesClient
+	host *exec.Cmd // the sandbox host, if this backend started it
+
+	mu        sync.Mutex
+	probed    time.Time // of the last probe
+	probeErr  error
+	closeOnce sync.Once
+}
+
+var _ sallyport.Backend = (*Backend)(nil)
+
+// Connect speaks to a sandbox host over a connected socket, which it takes over.
+// When the socket closes, the host ends, and every sandbox with it.
+func Connect(socket *os.File, o Options) (*Backend, error) {
+	defer socket.Close()
+	c, err := net.FileConn(socket)
+	if err != nil {
+		return nil, fmt.Errorf("the sandbox host's socket: %w", err)
+	}
+	once := make(chan net.Conn, 1)
+	once <- c
+	return open(o, func(ctx context.Context, _ string) (net.Conn, error) {
+		select {
+		case c := <-once:
+			return c, nil
+		default:
+			return nil, errors.New("the sandbox host is gone")
+		}
+	})
+}
+
+// Dial speaks to a sandbox host that listens on a unix socket.
+func Dial(path string, o Options) (*Backend, error) {
+	return open(o, func(ctx context.Context, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	})
+}
+
+// Start starts a sandbox host as a child and connects to it. Close ends it.
+func Start(program string, args []string, o Options) (*Backend, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "sandboxd"), os.NewFile(uintptr(fds[1]), "gateway")
+	defer theirs.Close()
+	cmd := exec.Command(program, args...)
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("starting the sandbox host: %w", err)
+	}
+	b, err := Connect(ours, o)
+	if err != nil {
+		return nil, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+	}
+	b.host = cmd
+	return b, nil
+}
+
+func open(o Options, dial func(context.Context, string) (net.Conn, error)) (*Backend, error) {
+	if o.Image == "" {
+		o.Image = "default"
+	}
+	conn, err := grpc.NewClient("passthrough:///sandboxd",
+		grpc.WithContextDialer(dial),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // a unix socket, whose peer the kernel vouches for
+		grpc.WithIdleTimeout(0),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(sandboxpb.MaxMessage), grpc.MaxCallSendMsgSize(sandboxpb.MaxMessage)),
+	)
+	if err != nil {
+		return nil, err
+	}
+	conn.Connect()
+	return &Backend{o: o, conn: conn, api: sandboxpb.NewSandboxesClient(conn)}, nil
+}
+
+// Info implements sallyport.Backend.
+func (b *Backend) Info() sallyport.Info {
+	return sallyport.Info{Name: "sandbox", Isolation: tierGVisor}
+}
+
+// retryProbe is how long a failed probe is believed.
+const retryProbe = 10 * time.Second
+
+// Check implements sallyport.Backend: it has the host really run a program in
+// gVisor, once, and after that only answer; a failure is tried again after a while.
+func (b *Backend) Check(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.probed.IsZero() && b.probeErr == nil {
+		return b.alive(ctx)
+	}
+	if !b.probed.IsZero() && time.Since(b.probed) < retryProbe {
+		return b.probeErr
+	}
+	_, err := b.api.Probe(ctx, &sandboxpb.ProbeRequest{Tier: tierGVisor, Image: b.o.Image})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	b.probed, b.probeErr = time.Now(), sandboxpb.FromStatus(err)
+	return b.probeErr
+}
+
+// alive asks a host that worked once whether it is still there.
+func (b *Backend) alive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err := b.api.List(ctx, &sandboxpb.ListRequest{})
+	return sandboxpb.FromStatus(err)
+}
+
+// A Running is one sandbox that exists now.
+type Running struct {
+	ID      string
+	Tier    string
+	CallID  string
+	Started time.Time
+}
+
+// List tells which sandboxes and which servers exist now.
+func (b *Backend) List(ctx context.Context) (sandboxes []Running, servers []string, err error) {
+	reply, err := b.api.List(ctx, &sandboxpb.ListRequest{})
+	if err != nil {
+		return nil, nil, sandboxpb.FromStatus(err)
+	}
+	for _, s := range reply.Sandboxes {
+		sandboxes = append(sandboxes, Running{s.Id, s.Tier, s.CallId, time.UnixMilli(s.StartedUnixMs)})
+	}
+	return sandboxes, reply.Servers, nil
+}
+
+// Kill ends one sandbox, and reports whether it existed.
+func (b *Backend) Kill(ctx context.Context, id string) (bool, error) {
+	reply, err := b.api.Kill(ctx, &sandboxpb.KillRequest{SandboxId: id})
+	return reply.GetExisted(), sandboxpb.FromStatus(err)
+}
+
+// closePatience is how long a host may take to end after its connection closed.
+const closePatience = 15 * time.Second
+
+// Close implements sallyport.Backend. A host that this backend started has
+// ended, with every sandbox, when Close returns.
+func (b *Backend) Close() error {
+	var err error
+	b.closeOnce.Do(func() {
+		err = b.conn.Close()
+		if b.host == nil {
+			return
+		}
+		kill := time.AfterFunc(closePatience, func() { _ = b.host.Process.Kill() })
+		defer kill.Stop()
+		if waitErr := b.host.Wait(); waitErr != nil {
+			err = errors.Join(err, fmt.Errorf("the sandbox host: %w", waitErr))
+		}
+	})
+	return err
+}

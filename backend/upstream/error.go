@@ -1,0 +1,137 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/upstream/line"
+	"sallyport.dev/sallyport/wire"
+)
+
+var (
+	// errGone: the connection is over.
+	errGone = errors.New("the connection is over")
+	// errProbeKilled: the program ended instead of answering server/discover.
+	errProbeKilled = errors.New("it ended when asked server/discover")
+	// errTooLarge: an answer beyond Options.MaxMessage.
+	errTooLarge = errors.New("response_too_large")
+	// errMalformed: an answer that is not what the protocol says.
+	errMalformed = errors.New("malformed answer")
+)
+
+// notSentError is an error of a call that certainly had no effect.
+type notSentError struct{ err error }
+
+func (e notSentError) Error() string   { return e.err.Error() }
+func (e notSentError) Unwrap() []error { return []error{e.err, sallyport.ErrNotExecuted} }
+
+func notSent(err error) error { return notSentError{err} }
+
+func unknown(server string) error {
+	return &sallyport.Error{
+		Code: sallyport.Unavailable, Step: sallyport.Execute,
+		Message: fmt.Sprintf("server %.80q is not there any more", server),
+		Hint:    "list the tools again", Err: sallyport.ErrNotExecuted,
+	}
+}
+
+// unavailable is for calls that were never sent.
+func unavailable(err error, message, hint string) error {
+	return &sallyport.Error{
+		Code: sallyport.Unavailable, Step: sallyport.Execute, Message: message, Hint: hint, Err: notSent(err),
+	}
+}
+
+// brief is an error on one line that is safe to show. Addresses are not.
+func brief(err error) string {
+	if errors.Is(err, errNoConnection) {
+		return errNoConnection.Error()
+	}
+	if e, ok := errors.AsType[*sallyport.Error](err); ok {
+		return line.Printable(e.Message, 500)
+	}
+	return line.Printable(err.Error(), 500)
+}
+
+// detail is an error for the operator.
+func detail(err error) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok && errors.Is(err, errNoConnection) {
+		return line.Printable(fmt.Sprintf("%v: %v", errNoConnection, op), 1000)
+	}
+	if e, ok := errors.AsType[*sallyport.Error](err); ok && !errors.Is(err, errNoConnection) {
+		return line.Printable(e.Message, 1000)
+	}
+	return line.Printable(err.Error(), 1000)
+}
+
+// exited is how a program ended, with its last words.
+func exited(server string, status error, words []string) error {
+	how := "status 0"
+	if status != nil {
+		how = status.Error()
+	}
+	message := fmt.Sprintf("upstream_exited: server %q ended: %s", server, line.Printable(how, 200))
+	if len(words) > 0 {
+		message += "; its last words: " + strings.Join(words, " | ")
+	}
+	return &sallyport.Error{
+		Code: sallyport.Upstream, Step: sallyport.Execute, Message: message,
+		Hint: "the call may have taken effect; look before you call again", Err: errGone,
+	}
+}
+
+// fail turns what went wrong with a call that was sent into an error for the
+// caller. Errors of the context and of ours pass.
+func (s *server) fail(err error) error {
+	if _, ours := errors.AsType[*sallyport.Error](err); ours || isContext(err) {
+		return err
+	}
+	e := &sallyport.Error{Code: sallyport.Upstream, Step: sallyport.Execute, Err: err}
+	rpc, isRPC := errors.AsType[*wire.Error](err)
+	status, isStatus := errors.AsType[*statusError](err)
+	switch {
+	case errors.Is(err, errTooLarge):
+		e.Message = fmt.Sprintf("response_too_large: the answer of server %q is larger than %d bytes", s.Name, s.o.MaxMessage)
+		e.Hint = "ask for less; the call may have taken effect"
+	case isRPC:
+		e.Message = fmt.Sprintf("server %q answered with error %d: %s", s.Name, rpc.Code, rpcText(rpc))
+		e.Hint = "correct the call, or ask the operator of the server"
+		if neverRan(rpc.Code) {
+			e.Err = notSent(err)
+		}
+	case isStatus:
+		e.Message = fmt.Sprintf("server %q answered with HTTP status %d", s.Name, status.code)
+		e.Hint = status.hint()
+		if status.refused() {
+			e.Err = notSent(err)
+		}
+	default:
+		e.Message = fmt.Sprintf("server %q: %s", s.Name, brief(err))
+		e.Hint = "the call may have taken effect; look before you call again"
+		if errors.Is(err, sallyport.ErrNotExecuted) {
+			e.Code, e.Hint = sallyport.Unavailable, "try again"
+		}
+	}
+	return e
+}
+
+func rpcText(e *wire.Error) string {
+	if e.Message == "" {
+		return "(no message)"
+	}
+	return line.Printable(e.Message, 1000)
+}
+
+// neverRan: codes with which a peer says that it did not even look at the
+// method. Invalid params is not one: a tool may answer so half-way.
+func neverRan(code int) bool {
+	switch code {
+	case wire.CodeParse, wire.CodeInvalidRequest, wire.CodeMethodNotFound,
+		wire.CodeHeaderMismatch, wire.CodeMissingCapability, wire.CodeUnsupportedVersion:
+		return true
+	}
+	return false
+}

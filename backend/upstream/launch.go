@@ -1,0 +1,64 @@
+package upstream
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A LaunchSpec says which program to start.
+type LaunchSpec struct {
+	Name string   // the server's configured name
+	Argv []string // passed as it is, no shell
+	Env  []string // the whole environment, "NAME=value"
+}
+
+// A Process is a running server.
+type Process interface {
+	Stdin() io.WriteCloser
+	Stdout() io.Reader
+	Stderr() io.Reader
+
+	// Wait returns when the process has ended: nil for status 0, else an error
+	// that says how. It may be called more than once, also concurrently.
+	Wait() error
+
+	// Stop ends the process and all that it started: end of input first, then a
+	// request to end, then force, all within grace. It returns when they are
+	// gone, and does no harm to a process that has ended.
+	Stop(grace time.Duration) error
+}
+
+// An unreader is a Process that can tell, once it has ended, how many bytes of
+// its input it had left unread (-1: not known). Calls among those certainly had
+// no effect.
+type unreader interface{ Unread() int }
+
+// A Launcher starts servers in one kind of isolation.
+type Launcher interface {
+	// Launch starts a process. ctx bounds only the start: the process outlives it.
+	Launch(ctx context.Context, spec LaunchSpec) (Process, error)
+}
+
+// baseVariables are the ones that a server gets besides its own block.
+var baseVariables = []string{"HOME", "LANG", "PATH", "TMPDIR", "TZ", "USER"}
+
+// environment is the base variables found in gateway, then the block, whose
+// entries win. Nothing else of the gateway's own environment gets through.
+func environment(gateway, block []string) []string {
+	var env []string
+	own := map[string]bool{}
+	for _, kv := range block {
+		name, _, _ := strings.Cut(kv, "=")
+		own[name] = true
+	}
+	for _, kv := range gateway {
+		name, _, _ := strings.Cut(kv, "=")
+		if slices.Contains(baseVariables, name) && !own[name] {
+			env = append(env, kv)
+		}
+	}
+	return append(env, block...)
+}

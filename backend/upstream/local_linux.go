@@ -1,0 +1,196 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Local starts servers as children of this process, under its own uid: no
+// isolation at all. Use it for tests, and where the operator says so.
+type Local struct {
+	Dir string // working folder, "" for that of this process
+}
+
+// drainTime is how long output may still come after a process has ended, from
+// descendants that hold its pipes.
+const drainTime = 500 * time.Millisecond
+
+// Launch starts a child in a process group of its own. It dies with this process.
+func (l Local) Launch(ctx context.Context, spec LaunchSpec) (Process, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	path, err := lookPath(spec)
+	if err != nil {
+		return nil, err
+	}
+	var pipes [6]*os.File // ours and theirs of stdin, stdout, stderr
+	for i := 0; i < 6; i += 2 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(pipes[:])
+			return nil, err
+		}
+		pipes[i], pipes[i+1] = r, w
+	}
+	p := &localProcess{stdin: pipes[1], stdout: pipes[2], stderr: pipes[4], ended: make(chan struct{})}
+	cmd := &exec.Cmd{
+		Path: path, Args: spec.Argv, Env: spec.Env, Dir: l.Dir,
+		Stdin: pipes[0], Stdout: pipes[3], Stderr: pipes[5],
+		// A session of its own, not only a group: a login belongs to a session.
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	started := make(chan error, 1)
+	go p.live(cmd, started)
+	err = <-started
+	closeAll([]*os.File{pipes[0], pipes[3], pipes[5]})
+	if err != nil {
+		closeAll([]*os.File{p.stdin, p.stdout, p.stderr})
+		return nil, err
+	}
+	return p, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// lookPath finds the program as the server's own PATH says.
+func lookPath(spec LaunchSpec) (string, error) {
+	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
+		return "", errors.New("there is no command")
+	}
+	if strings.Contains(spec.Argv[0], "/") {
+		return spec.Argv[0], nil
+	}
+	for _, kv := range spec.Env {
+		list, ok := strings.CutPrefix(kv, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(list) {
+			file := filepath.Join(dir, spec.Argv[0])
+			if info, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				return file, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%q: %w in the PATH of server %q", spec.Argv[0], fs.ErrNotExist, spec.Name)
+}
+
+type localProcess struct {
+	stdin, stdout, stderr *os.File
+	pid                   int
+	ended                 chan struct{} // closed after err is set
+	err                   error
+	unread                int // set before ended is closed
+	stopping              sync.Mutex
+	reaped                bool // guarded by groupMu
+	groupMu               sync.Mutex
+}
+
+func (p *localProcess) Stdin() io.WriteCloser { return p.stdin }
+func (p *localProcess) Stdout() io.Reader     { return p.stdout }
+func (p *localProcess) Stderr() io.Reader     { return p.stderr }
+
+// live is the life of the child. It keeps its thread, for the kernel sends
+// Pdeathsig when the thread that forked ends, not the process.
+func (p *localProcess) live(cmd *exec.Cmd, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		started <- err
+		return
+	}
+	p.pid = cmd.Process.Pid
+	started <- nil
+	// Look without reaping: the group's number stays ours until all are killed.
+	for unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	p.groupMu.Lock()
+	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
+	p.err = cmd.Wait()
+	p.reaped = true
+	p.unread = unread(p.stdin)
+	p.groupMu.Unlock()
+	deadline := time.Now().Add(drainTime)
+	_ = p.stdout.SetReadDeadline(deadline)
+	_ = p.stderr.SetReadDeadline(deadline)
+	close(p.ended)
+}
+
+func (p *localProcess) Wait() error {
+	<-p.ended
+	return p.err
+}
+
+// Unread returns how many bytes of its input the program had not read when it
+// ended, or -1 if that is not known.
+func (p *localProcess) Unread() int {
+	<-p.ended
+	return p.unread
+}
+
+func unread(pipe *os.File) int {
+	n := -1
+	conn, err := pipe.SyscallConn()
+	if err != nil {
+		return n
+	}
+	_ = conn.Control(func(fd uintptr) {
+		if got, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ); err == nil {
+			n = got
+		}
+	})
+	return n
+}
+
+func (p *localProcess) Stop(grace time.Duration) error {
+	p.stopping.Lock()
+	defer p.stopping.Unlock()
+	_ = p.stdin.Close()
+	if !p.wait(grace / 3) {
+		p.signal(syscall.SIGTERM)
+		if !p.wait(grace / 3) {
+			p.signal(syscall.SIGKILL)
+			<-p.ended
+		}
+	}
+	return nil
+}
+
+func (p *localProcess) wait(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-p.ended:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+func (p *localProcess) signal(s syscall.Signal) {
+	p.groupMu.Lock()
+	defer p.groupMu.Unlock()
+	if !p.reaped {
+		_ = syscall.Kill(-p.pid, s)
+	}
+}

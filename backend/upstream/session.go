@@ -1,0 +1,279 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/upstream/param"
+	"sallyport.dev/sallyport/wire"
+)
+
+// The eras of the protocol.
+const (
+	eraModern = "modern" // stateless: each request carries its metadata
+	eraLegacy = "legacy" // a session begins with initialize
+)
+
+// legacyVersions are the revisions with initialize that are understood.
+var legacyVersions = []string{
+	wire.Version2025_11_25, wire.Version2025_06_18, wire.Version2025_03_26, wire.Version2024_11_05,
+}
+
+// session is a connection whose era is known.
+type session struct {
+	s            *server
+	link         link
+	era          string
+	version      string
+	info         json.RawMessage
+	instructions string
+	answered     atomic.Bool // a request was answered since
+	params       sync.Map    // tool digest → []param.Header
+}
+
+// ids are never used twice in one gateway, so that a late answer can meet no
+// other call.
+var ids atomic.Int64
+
+// connect starts a server and finds out how to speak with it. The process
+// outlives ctx's deadline: that bounds the handshake only.
+func (s *server) connect(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Connect)
+	defer cancel()
+	se := &session{s: s}
+	var l link
+	if s.URL != "" {
+		l = newWebLink(se)
+	} else {
+		p, err := s.o.Launchers[s.Isolation].Launch(ctx, LaunchSpec{
+			Name: s.Name, Argv: s.Argv, Env: environment(s.o.Environ, s.Env),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("it cannot be started: %w", err)
+		}
+		l = newPipeLink(s, p)
+	}
+	se.link = l
+	if err := se.greet(ctx); err != nil {
+		select {
+		case <-l.done(): // how it ended tells more than that it did
+			if !errors.Is(err, errProbeKilled) {
+				err = l.failure()
+			}
+		default:
+		}
+		l.close(s.o.Grace)
+		return nil, err
+	}
+	return se, nil
+}
+
+// greet finds the era: server/discover first; whatever else than an answer of
+// the modern era comes back, or nothing in time, means initialize.
+func (se *session) greet(ctx context.Context) error {
+	s := se.s
+	s.mu.Lock()
+	plain := s.plain
+	s.mu.Unlock()
+	if !plain {
+		modern, err := se.discover(ctx)
+		if modern || err != nil {
+			return err
+		}
+	}
+	return se.initialize(ctx)
+}
+
+func (se *session) discover(ctx context.Context) (modern bool, err error) {
+	se.era, se.version = eraModern, wire.Version2026_07_28
+	probe, cancel := context.WithTimeout(ctx, se.s.o.Probe)
+	defer cancel()
+	m, err := se.request(probe, "server/discover", nil, true)
+	if err != nil {
+		if status, ok := errors.AsType[*statusError](err); ok && (status.code == 401 || status.code == 403) {
+			return false, se.s.fail(err)
+		}
+		if errors.Is(err, errNoConnection) || ctx.Err() != nil {
+			return false, err
+		}
+		select {
+		case <-se.link.done():
+			se.s.set(func() { se.s.plain = true })
+			return false, errProbeKilled
+		default:
+			return false, nil
+		}
+	}
+	if m.Error != nil {
+		return modernError(m.Error)
+	}
+	versions := wire.Member(m.Result, "supportedVersions")
+	for v := range wire.Elements(versions) {
+		if text, _ := wire.String(v); text == se.version {
+			se.learn(m.Result, wire.Path(m.Result, "_meta", wire.MetaServerInfo))
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// modernError: an error that only a modern server gives. If it then names no
+// version that we speak, initialize is the only thing left to try.
+func modernError(e *wire.Error) (modern bool, err error) {
+	switch e.Code {
+	case wire.CodeHeaderMismatch, wire.CodeMissingCapability:
+		return false, e
+	}
+	return false, nil
+}
+
+func (se *session) initialize(ctx context.Context) error {
+	se.era, se.version = eraLegacy, ""
+	params := append([]byte(`{"protocolVersion":"`+wire.Version2025_11_25+`","capabilities":{},"clientInfo":`), se.s.o.clientInfo()...)
+	m, err := se.request(ctx, "initialize", append(params, '}'), true)
+	if err == nil && m.Error != nil {
+		err = m.Error
+	}
+	if err != nil {
+		return se.s.fail(err)
+	}
+	version, _ := wire.String(wire.Member(m.Result, "protocolVersion"))
+	if !slices.Contains(legacyVersions, version) {
+		return fmt.Errorf("it speaks protocol version %.40q, which is not known here", version)
+	}
+	se.version = version
+	se.learn(m.Result, wire.Member(m.Result, "serverInfo"))
+	return se.link.inform(ctx, "notifications/initialized", nil)
+}
+
+func (se *session) learn(result, info json.RawMessage) {
+	if wire.IsObject(info) {
+		se.info = info
+	}
+	se.instructions, _ = wire.String(wire.Member(result, "instructions"))
+}
+
+func (o *Options) clientInfo() json.RawMessage {
+	return append(append([]byte(`{"name":"sallyport","version":`), wire.Quote(o.Version)...), '}')
+}
+
+// request sends a request of the gateway's own.
+func (se *session) request(ctx context.Context, method string, params json.RawMessage, quiet bool) (wire.Message, error) {
+	if params == nil {
+		params = json.RawMessage(`{}`)
+	}
+	if se.era == eraModern {
+		var err error
+		if params, err = wire.SetMember(params, "_meta", append(se.openMeta(nil), '}')); err != nil {
+			return wire.Message{}, err
+		}
+	}
+	return se.link.exchange(ctx, request{
+		id: ids.Add(1), method: method, params: params, quiet: quiet, notify: func(sallyport.Notice) {},
+	})
+}
+
+// openMeta appends the beginning of a _meta object, up to the closing brace.
+func (se *session) openMeta(dst []byte) []byte {
+	if se.era != eraModern {
+		return append(dst, '{')
+	}
+	dst = append(dst, `{"`+wire.MetaProtocolVersion+`":"`...)
+	dst = append(append(dst, se.version...), `","`+wire.MetaClientCapabilities+`":{},"`+wire.MetaClientInfo+`":`...)
+	return append(dst, se.s.o.clientInfo()...)
+}
+
+// callTool runs one job on the server.
+func (se *session) callTool(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
+	r := request{id: ids.Add(1), method: "tools/call", name: job.Tool.Origin.Name, notify: job.Notify}
+	r.params = se.callParams(job, r.id)
+	if r.notify == nil {
+		r.notify = func(sallyport.Notice) {}
+	}
+	if _, ok := se.link.(*webLink); ok {
+		header, err := se.callHeader(job)
+		if err != nil {
+			return sallyport.Output{}, unavailable(err, fmt.Sprintf("tool %q cannot be called: %v", job.Tool.Name, err), "ask the operator of the server")
+		}
+		r.header = header
+	}
+	m, err := se.link.exchange(ctx, r)
+	if err == nil && m.Error != nil {
+		err = m.Error
+		if m.Error.Code == wire.CodeHeaderMismatch {
+			se.s.askList() // our idea of its parameters is old
+		}
+	}
+	if err != nil {
+		if errors.Is(err, errMalformed) {
+			return malformed(err.Error()), nil
+		}
+		return sallyport.Output{}, se.s.fail(err)
+	}
+	se.answered.Store(true)
+	return output(m.Result), nil
+}
+
+// callParams writes the parameters of tools/call around the arguments.
+func (se *session) callParams(job sallyport.Job, id int64) json.RawMessage {
+	b := make([]byte, 0, len(job.Args)+512)
+	b = wire.AppendString(append(b, `{"name":`...), job.Tool.Origin.Name)
+	b = append(b, `,"arguments":`...)
+	if len(job.Args) == 0 {
+		b = append(b, `{}`...)
+	} else {
+		b = append(b, job.Args...)
+	}
+	b = se.openMeta(append(b, `,"_meta":`...))
+	member := func(name string) {
+		if b[len(b)-1] != '{' {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), name...), `":`...)
+	}
+	member(wire.MetaProgressToken)
+	b = strconv.AppendInt(b, id, 10)
+	for _, m := range [][2]string{
+		{wire.MetaCallID, job.CallID}, {wire.MetaIdempotencyKey, job.Key}, {wire.MetaTraceparent, job.Trace},
+	} {
+		if m[1] != "" {
+			member(m[0])
+			b = wire.AppendString(b, m[1])
+		}
+	}
+	return append(b, "}}"...)
+}
+
+// callHeader is what an HTTP request says in headers about a call.
+func (se *session) callHeader(job sallyport.Job) (map[string]string, error) {
+	header := map[string]string{}
+	if job.Key != "" && wire.EncodeHeader(job.Key) == job.Key {
+		header[wire.HeaderIdempotencyKey] = job.Key
+	}
+	if se.era != eraModern {
+		return header, nil
+	}
+	var params []param.Header
+	if known, ok := se.params.Load(job.Tool.Digest); ok && job.Tool.Digest != "" {
+		params, _ = known.([]param.Header)
+	} else {
+		var err error
+		if params, err = param.Headers(job.Tool.InputSchema); err != nil {
+			return nil, err
+		}
+		se.params.Store(job.Tool.Digest, params)
+	}
+	for _, p := range params {
+		if value, ok := p.Value(job.Args); ok {
+			header[wire.HeaderParamPrefix+p.Name] = value
+		}
+	}
+	return header, nil
+}

@@ -1,0 +1,344 @@
+// Package upstream runs tools on MCP servers: programs that speak over their
+// standard input and output, and servers behind a URL (streamable HTTP), of
+// both protocol eras.
+//
+// Each server is supervised on its own: started, found out about, listed,
+// restarted with back-off. What one of them does never stops another. Bytes
+// pass exactly: arguments and results are spliced, never decoded and encoded
+// again.
+package upstream
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sallyport.dev/sallyport"
+)
+
+// A Config is one server, as the operator wrote it.
+type Config struct {
+	Name      string      // letters, digits, _ and -
+	Argv      []string    // of a program, or
+	URL       string      // of a streamable HTTP endpoint
+	Env       []string    // "NAME=value", besides the base variables
+	Header    http.Header // sent with each request, e.g. Authorization
+	Isolation string      // which launcher starts the program
+
+	// Credential identifies what Env or Header hold (never its value), for
+	// approvals and the record.
+	Credential string
+
+	MaxMessage int // bytes of one message from it; 0 is Options.MaxMessage
+
+	// Lazy servers start with the first call, others at once.
+	Lazy bool
+}
+
+// Options bound what servers may do. A zero field means the default.
+type Options struct {
+	Launchers map[string]Launcher // by Config.Isolation
+	Environ   []string            // the gateway's environment; only base variables of it are used
+	Version   string              // of this gateway, told to servers
+
+	// OnListing takes each new list of tools: of one server one at a time, and
+	// none once Remove has returned. It must not call Remove.
+	OnListing func(Listing)
+
+	Log        *slog.Logger
+	HTTP       http.RoundTripper
+	MaxMessage int           // bytes of one message from a server, default 8 MiB
+	Budget     time.Duration // a call waits this long for its server, default 10 s
+	Connect    time.Duration // for start and handshake, default 30 s
+	Probe      time.Duration // for the answer to server/discover, default 5 s
+	Listing    time.Duration // for one listing, default 10 s
+	Refresh    time.Duration // between listings, default 5 min
+	Call       time.Duration // for a call that brings no time of its own, default 2 min
+	Grace      time.Duration // for a program to end, default 3 s
+	BackOff    time.Duration // before the first restart, default 100 ms, doubled up to 30 s
+}
+
+func (o *Options) fill() {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.OnListing == nil {
+		o.OnListing = func(Listing) {}
+	}
+	if o.HTTP == nil {
+		o.HTTP = transport()
+	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = 8 << 20
+	}
+	if o.Version == "" {
+		o.Version = "0"
+	}
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&o.Budget, 10 * time.Second}, {&o.Connect, 30 * time.Second}, {&o.Probe, 5 * time.Second},
+		{&o.Listing, 10 * time.Second}, {&o.Refresh, 5 * time.Minute}, {&o.Call, 2 * time.Minute},
+		{&o.Grace, 3 * time.Second}, {&o.BackOff, 100 * time.Millisecond},
+	} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+}
+
+// Backend is a sallyport.Backend of many servers. It is safe for concurrent use.
+type Backend struct {
+	o      Options
+	ctx    context.Context //nolint:containedctx // the life of the servers, not of a call
+	cancel context.CancelFunc
+
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	servers map[string]*server
+	refused map[string]Status // by name: configurations that cannot be used
+}
+
+var _ sallyport.Backend = (*Backend)(nil)
+
+// New starts a backend with servers. A configuration that cannot be used is
+// reported by Status and does not keep the others out.
+func New(configs []Config, o Options) *Backend {
+	o.fill()
+	b := &Backend{o: o, servers: map[string]*server{}, refused: map[string]Status{}}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	for _, c := range configs {
+		_ = b.Add(c)
+	}
+	return b
+}
+
+// Add starts one more server. An error says what is wrong with its
+// configuration; Status shows it too.
+func (b *Backend) Add(c Config) error {
+	err := b.check(c)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return errors.New("the backend is closed")
+	}
+	if _, taken := b.servers[c.Name]; taken {
+		return wrong(c, "the name is taken: remove the other server first")
+	}
+	if err != nil {
+		b.refused[c.Name] = Status{Name: c.Name, State: StateRefused, Error: err.Error(), Isolation: c.isolation()}
+		return err
+	}
+	delete(b.refused, c.Name)
+	o := b.o
+	if c.MaxMessage > 0 {
+		o.MaxMessage = c.MaxMessage
+	}
+	b.servers[c.Name] = start(b.ctx, c, &o)
+	return nil
+}
+
+func wrong(c Config, format string, args ...any) error {
+	return &sallyport.Error{
+		Code: sallyport.Invalid, Step: sallyport.Execute,
+		Message: fmt.Sprintf("server %.80q: %s", c.Name, fmt.Sprintf(format, args...)),
+		Hint:    "correct servers in sallyport.yaml",
+	}
+}
+
+func (b *Backend) check(c Config) error {
+	if c.Name == "" || len(c.Name) > 64 || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
+		return wrong(c, "a name has 1 to 64 characters of A-Z a-z 0-9 _ -")
+	}
+	switch {
+	case len(c.Argv) > 0 && c.URL != "":
+		return wrong(c, "it has a command and a url; keep one")
+	case c.URL != "":
+		u, err := url.Parse(c.URL)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return wrong(c, "its url must begin with https:// or http://")
+		}
+		if u.User != nil {
+			return wrong(c, "its url holds a password; use a header with a stored secret")
+		}
+		return nil
+	case len(c.Argv) == 0 || c.Argv[0] == "":
+		return wrong(c, "it has neither a command nor a url")
+	}
+	for _, s := range slices.Concat(c.Argv, c.Env) {
+		if strings.ContainsRune(s, 0) {
+			return wrong(c, "its command or environment holds a zero byte")
+		}
+	}
+	for _, kv := range c.Env {
+		if i := strings.IndexByte(kv, '='); i <= 0 {
+			return wrong(c, "an entry of its environment is not NAME=value")
+		}
+	}
+	if b.o.Launchers[c.Isolation] == nil {
+		known := slices.Sorted(maps.Keys(b.o.Launchers))
+		return wrong(c, "isolation %.40q is not available here; available: %s", c.Isolation, strings.Join(known, ", "))
+	}
+	return nil
+}
+
+func (c Config) isolation() string {
+	if c.URL != "" {
+		return "remote"
+	}
+	return c.Isolation
+}
+
+// endpoint identifies where calls go: the URL, or the digest of the command.
+func (c Config) endpoint() string {
+	if c.URL != "" {
+		return c.URL
+	}
+	b, err := json.Marshal(append([]string{c.Isolation}, c.Argv...))
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// Remove stops a server and forgets it. It returns when its processes are gone.
+func (b *Backend) Remove(name string) {
+	b.mu.Lock()
+	s := b.servers[name]
+	delete(b.servers, name)
+	delete(b.refused, name)
+	b.mu.Unlock()
+	if s != nil {
+		s.stop()
+	}
+}
+
+func (b *Backend) server(name string) *server {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	return b.servers[name]
+}
+
+// Tools lists a server's tools now. OnListing gets the list too.
+func (b *Backend) Tools(ctx context.Context, name string) (Listing, error) {
+	s := b.server(name)
+	if s == nil {
+		return Listing{}, unknown(name)
+	}
+	se, err := s.acquire(ctx)
+	if err != nil {
+		return Listing{}, err
+	}
+	return s.list(ctx, se)
+}
+
+// Status tells how every server does, sorted by name.
+func (b *Backend) Status() []Status {
+	b.mu.Lock()
+	all := slices.Collect(maps.Values(b.refused))
+	servers := slices.Collect(maps.Values(b.servers))
+	b.mu.Unlock()
+	for _, s := range servers {
+		all = append(all, s.status())
+	}
+	slices.SortFunc(all, func(x, y Status) int { return strings.Compare(x.Name, y.Name) })
+	return all
+}
+
+// Info describes the backend. The isolation of each server is in its Status.
+func (b *Backend) Info() sallyport.Info { return sallyport.Info{Name: "upstream", Isolation: "remote"} }
+
+// IsolationOf says how the server of a tool is kept apart: "none", "uid",
+// "gvisor", or "remote" for one behind a URL.
+func (b *Backend) IsolationOf(t sallyport.Tool) string {
+	if s := b.server(t.Origin.Server); s != nil {
+		return s.isolation()
+	}
+	return ""
+}
+
+// Check reports whether the backend is open. A server that is down is that
+// server's matter.
+func (b *Backend) Check(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return unavailable(errors.New("the backend is closed"), "the gateway is shutting down", "")
+	}
+	return nil
+}
+
+// Close stops every server at once and waits for them.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	servers := slices.Collect(maps.Values(b.servers))
+	b.mu.Unlock()
+	b.cancel()
+	for _, s := range servers {
+		<-s.ended
+	}
+	return nil
+}
+
+// Run calls a tool.
+func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
+	if err := ctx.Err(); err != nil {
+		return sallyport.Output{}, notSent(err)
+	}
+	origin := job.Tool.Origin
+	s := b.server(origin.Server)
+	if s == nil {
+		return sallyport.Output{}, unknown(origin.Server)
+	}
+	if origin.Endpoint != "" && origin.Endpoint != s.endpoint {
+		return sallyport.Output{}, &sallyport.Error{
+			Code: sallyport.Conflict, Step: sallyport.Execute,
+			Message: fmt.Sprintf("server %q was changed after this call was decided", origin.Server),
+			Hint:    "call again", Err: sallyport.ErrNotExecuted,
+		}
+	}
+	limit := job.Timeout
+	if limit <= 0 {
+		limit = b.o.Call
+	}
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	out, err := s.run(bounded, job)
+	switch {
+	case err == nil:
+		return out, nil
+	case ctx.Err() != nil && isContext(err):
+		if errors.Is(err, sallyport.ErrNotExecuted) {
+			return sallyport.Output{}, notSent(ctx.Err())
+		}
+		return sallyport.Output{}, ctx.Err()
+	case bounded.Err() != nil && isContext(err):
+		return sallyport.Output{}, &sallyport.Error{
+			Code: sallyport.Timeout, Step: sallyport.Execute,
+			Message: fmt.Sprintf("server %q did not answer within %v", origin.Server, limit),
+			Hint:    "the call may have taken effect; look before you call again", Err: err,
+		}
+	}
+	return sallyport.Output{}, err
+}
+
+func isContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
