@@ -1,0 +1,225 @@
+// Package adminapi is the operators' door: a JSON API under /api/v1 for the
+// command line and for automation. It is served on a unix socket in the data
+// folder, where the kernel says who calls, and on TCP after a login.
+//
+// Deciding a ticket always needs a human's login, on either.
+package adminapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"sallyport.dev/sallyport"
+)
+
+// MaxBody bounds a request's body.
+const MaxBody = 8 << 20
+
+// A Server is the door. All fields must be set.
+type Server struct {
+	Gateway      Caller
+	Tokens       Tokens
+	Logins       Logins
+	Agents       Agents
+	Tickets      Tickets
+	Audit        Audit
+	Tools        Tools
+	Servers      Servers
+	Reservations Reservations
+	Secrets      Secrets
+	Sandbox      Sandbox
+	Status       func(context.Context) any // what `doctor` shows of a running gateway
+	Policies     func() error              // reloads them, all or nothing
+
+	Mask func(json.RawMessage) json.RawMessage // hides secrets from the record
+
+	Tenant string
+	Local  func(uid int) bool // may this uid operate the gateway through the socket
+	Log    *slog.Logger
+}
+
+// A call is one request to the API, with who makes it.
+type call struct {
+	*http.Request
+	peer  Peer   // who is at the other end
+	admin string // who is logged in, "" if nobody
+}
+
+// need says what a route asks of its caller.
+type need int
+
+const (
+	nobody   need = iota // the login itself
+	operator             // a local uid that may operate the gateway, or a login
+	human                // a login
+)
+
+// routes lists every route. The OpenAPI document is made from it.
+func (s *Server) routes() []route {
+	return []route{
+		{"POST", "/api/v1/login", nobody, "log a human in for 10 minutes", s.login},
+		{"POST", "/api/v1/logout", nobody, "end the login", s.logout},
+		{"GET", "/api/v1/status", operator, "what runs, and what is wrong", s.status},
+		{"POST", "/api/v1/calls", operator, "call a tool as an agent", s.callTool},
+		{"POST", "/api/v1/tokens", operator, "a short-lived token of an agent", s.token},
+		{"GET", "/api/v1/agents", operator, "list the agents", s.listAgents},
+		{"POST", "/api/v1/agents", operator, "add an agent", s.addAgent},
+		{"POST", "/api/v1/agents/{id}/{change}", operator, "rotate, suspend, resume or revoke an agent", s.changeAgent},
+		{"GET", "/api/v1/approvals", operator, "list tickets", s.listTickets},
+		{"GET", "/api/v1/approvals/{id}", operator, "show a ticket", s.showTicket},
+		{"POST", "/api/v1/approvals/{id}/{decision}", human, "approve or reject a ticket", s.decide},
+		{"GET", "/api/v1/audit", operator, "search the audit log", s.search},
+		{"GET", "/api/v1/tools", operator, "list the tools", s.listTools},
+		{"GET", "/api/v1/tools/{name}", operator, "show a tool", s.showTool},
+		{"GET", "/api/v1/tools/{name}/diff", operator, "what changed in a quarantined tool", s.diffTool},
+		{"POST", "/api/v1/tools/{name}/approve", operator, "release a quarantined tool", s.approveTool},
+		{"GET", "/api/v1/servers", operator, "list the upstream servers", s.listServers},
+		{"POST", "/api/v1/servers", operator, "add an upstream server", s.addServer},
+		{"DELETE", "/api/v1/servers/{name}", operator, "remove an upstream server", s.removeServer},
+		{"GET", "/api/v1/reservations", operator, "list reservations", s.listReservations},
+		{"POST", "/api/v1/reservations/resolve", operator, "say how a call of unknown outcome ended", s.resolve},
+		{"GET", "/api/v1/secrets", operator, "list the names of secrets", s.listSecrets},
+		{"PUT", "/api/v1/secrets/{name}", operator, "set a secret", s.setSecret},
+		{"DELETE", "/api/v1/secrets/{name}", operator, "remove a secret", s.removeSecret},
+		{"POST", "/api/v1/policies/explain", operator, "how a call would be decided, without making it", s.explain},
+		{"POST", "/api/v1/policies/reload", operator, "read the policies again", s.reload},
+		{"POST", "/api/v1/sandboxes", operator, "run a command in a sandbox", s.sandboxRun},
+		{"GET", "/api/v1/sandboxes", operator, "list running sandboxes", s.sandboxList},
+	}
+}
+
+type route struct {
+	method, path string
+	need         need
+	summary      string
+	do           func(call) (any, error)
+}
+
+// Handler serves the routes. The same one serves the socket and TCP.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	routes := s.routes()
+	for _, r := range routes {
+		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) { s.serve(w, req, r) })
+	}
+	mux.HandleFunc("GET /api/v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, openAPI(routes)) })
+	mux.HandleFunc("/api/v1/", func(w http.ResponseWriter, req *http.Request) {
+		fail(w, &sallyport.Error{Code: sallyport.NotFound, Message: "no such endpoint: " + req.Method + " " + req.URL.Path, Hint: "see /api/v1/openapi.json"})
+	})
+	return mux
+}
+
+func (s *Server) serve(w http.ResponseWriter, req *http.Request, r route) {
+	req.Body = http.MaxBytesReader(w, req.Body, MaxBody)
+	c := call{Request: req, peer: peerOf(req)}
+	if err := s.identify(&c, r.need); err != nil {
+		fail(w, err)
+		return
+	}
+	out, err := r.do(c)
+	if err != nil {
+		if sallyport.CodeOf(err) == sallyport.Internal {
+			s.Log.Error("admin request failed", "path", req.URL.Path, "err", err)
+		}
+		fail(w, err)
+		return
+	}
+	write(w, http.StatusOK, out)
+}
+
+// identify fills in who calls, and refuses who may not.
+func (s *Server) identify(c *call, n need) error {
+	if name, err := s.Logins.Check(c.Context(), c.peer); err == nil {
+		c.admin = name
+	}
+	local := c.peer.Local && s.Local(c.peer.UID)
+	switch {
+	case c.peer.Local && !local:
+		return &sallyport.Error{Code: sallyport.Denied, Message: "this user may not operate the gateway",
+			Hint: "use the account that ran `sallyport init`, or root"}
+	case n == nobody, n == operator && local, c.admin != "":
+		return nil
+	}
+	return &sallyport.Error{Code: sallyport.Unauthenticated, Message: "this needs a human's login",
+		Hint: "run `sallyport login` in this terminal session first (it lasts 10 minutes)"}
+}
+
+// actor names who did it, for the record.
+func (c call) actor() string {
+	if c.admin != "" {
+		return c.admin
+	}
+	return c.peer.String()
+}
+
+// body reads the request's JSON into v. Unknown fields are refused.
+func (c call) body(v any) error {
+	d := json.NewDecoder(c.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err == nil {
+		if _, more := d.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("more than one JSON value")
+		}
+	}
+	if err != nil {
+		return &sallyport.Error{Code: sallyport.Invalid, Message: "the request's body: " + err.Error(), Hint: "see /api/v1/openapi.json"}
+	}
+	return nil
+}
+
+// statuses maps codes to HTTP.
+var statuses = map[sallyport.Code]int{
+	sallyport.Unauthenticated: 401, sallyport.NotFound: 404, sallyport.Invalid: 400, sallyport.Denied: 403,
+	sallyport.Rejected: 403, sallyport.Pending: 202, sallyport.Conflict: 422, sallyport.InFlight: 409,
+	sallyport.OutcomeUnknown: 502, sallyport.RateLimited: 429, sallyport.TooLarge: 413, sallyport.Quarantined: 403,
+	sallyport.Timeout: 504, sallyport.Canceled: 499, sallyport.Unavailable: 503, sallyport.Upstream: 502,
+}
+
+// A Failure is the body of every answer that is not a success.
+type Failure struct {
+	Code       sallyport.Code `json:"code"`
+	Step       sallyport.Step `json:"step,omitempty"`
+	Message    string         `json:"message"`
+	Hint       string         `json:"hint,omitempty"`
+	Ticket     string         `json:"ticket,omitempty"`
+	RetryAfter float64        `json:"retry_after,omitempty"` // seconds
+	CallID     string         `json:"call_id,omitempty"`
+}
+
+func fail(w http.ResponseWriter, err error) {
+	e, ok := errors.AsType[*sallyport.Error](err)
+	if !ok {
+		e = &sallyport.Error{Code: sallyport.Internal, Message: "internal error", Hint: "the gateway's log says more"}
+	}
+	status, ok := statuses[e.Code]
+	if !ok {
+		status = http.StatusInternalServerError
+	}
+	write(w, status, Failure{e.Code, e.Step, e.Message, e.Hint, e.Ticket, e.RetryAfter.Seconds(), e.CallID})
+}
+
+func write(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // the peer has gone: nobody is left to tell
+}
+
+// audited makes the entry of an operator's change.
+func (s *Server) audited(c call, action, target string, detail any) sallyport.Entry {
+	change := sallyport.Change{Action: action, By: c.actor(), Target: target, Detail: detail}
+	b, err := json.Marshal(change)
+	if err != nil { // the detail is a value of ours that JSON holds
+		change.Detail = nil
+		b, _ = json.Marshal(change)
+	}
+	return sallyport.Entry{Tenant: s.Tenant, Time: time.Now(), Kind: sallyport.EntryAdmin, Payload: b}
+}

@@ -1,0 +1,155 @@
+package adminapi
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway"
+)
+
+// The interfaces below are what this door needs. Only cmd/ wires them.
+
+// A Caller runs operations through the path. (gateway)
+type Caller interface {
+	// Explain says how a call would be decided, and makes none.
+	Explain(ctx context.Context, req sallyport.Request) (gateway.Explanation, error)
+	Await(ctx context.Context, req sallyport.Request, wait time.Duration, waiting func(*sallyport.Error)) (sallyport.Result, error)
+}
+
+// Tokens issues short-lived tokens of agents. (oauth)
+type Tokens interface {
+	Issue(ctx context.Context, agent, actor string) (token string, expires time.Time, err error)
+}
+
+// Logins remembers, for 10 minutes and only in memory, which human logged in
+// from where. (oauth)
+type Logins interface {
+	// Login checks the password; failures are throttled.
+	Login(ctx context.Context, peer Peer, name, password string) (expires time.Time, err error)
+	Check(ctx context.Context, peer Peer) (name string, err error)
+	Logout(peer Peer)
+}
+
+// Agents keeps the callers.
+type Agents interface {
+	ListAgents(ctx context.Context) ([]sallyport.Agent, error)
+	// AddAgent and RotateAgent return the client secret, which is not kept.
+	AddAgent(ctx context.Context, id string, roles []string, e sallyport.Entry) (secret string, err error)
+	RotateAgent(ctx context.Context, id string, e sallyport.Entry) (secret string, err error)
+	SetAgentState(ctx context.Context, id, state string, e sallyport.Entry) error
+}
+
+// Tickets keeps what waits for a human. (approval)
+type Tickets interface {
+	ListTickets(ctx context.Context, state string, limit int) ([]sallyport.Ticket, error)
+	ShowTicket(ctx context.Context, id string) (t sallyport.Ticket, text string, err error)
+	Decide(ctx context.Context, d sallyport.Decision) (sallyport.Ticket, error)
+}
+
+// Audit reads the record. (audit)
+type Audit interface {
+	Search(ctx context.Context, q AuditQuery) ([]AuditEntry, error)
+}
+
+// An AuditQuery selects entries; empty fields select all.
+type AuditQuery struct {
+	Call, Principal, Tool, Kind, Code, Text string
+	Since, Until                            time.Time
+	Limit                                   int
+}
+
+// An AuditEntry is one entry of the record.
+type AuditEntry struct {
+	Writer  string              `json:"writer"`
+	Seq     int64               `json:"seq"`
+	Time    time.Time           `json:"time"`
+	Kind    sallyport.EntryKind `json:"kind"`
+	CallID  string              `json:"call_id,omitempty"`
+	Payload json.RawMessage     `json:"payload"`
+}
+
+// Tools is the operator's view of the catalogue. (catalog)
+type Tools interface {
+	AllTools(ctx context.Context) ([]sallyport.Tool, error)
+	ShowTool(ctx context.Context, name string) (sallyport.Tool, error)
+	DiffTool(ctx context.Context, name string) (string, error)
+	ApproveTool(ctx context.Context, name string, e sallyport.Entry) error
+}
+
+// Servers keeps the upstreams. (upstream)
+type Servers interface {
+	ServerStatus(ctx context.Context) ([]ServerStatus, error)
+	// AddServer takes the JSON form of one entry of `servers` in sallyport.yaml.
+	AddServer(ctx context.Context, name string, config json.RawMessage, e sallyport.Entry) (ServerStatus, error)
+	RemoveServer(ctx context.Context, name string, e sallyport.Entry) error
+}
+
+// A ServerStatus says how one upstream is.
+type ServerStatus struct {
+	Name      string   `json:"name"`
+	State     string   `json:"state"` // starting, ready, degraded, failed
+	Era       string   `json:"era,omitempty"`
+	Version   string   `json:"version,omitempty"`
+	Isolation string   `json:"isolation"`
+	Source    string   `json:"source"` // configuration or database
+	Command   string   `json:"command,omitempty"`
+	URL       string   `json:"url,omitempty"`
+	Tools     int      `json:"tools"`
+	Restarts  int      `json:"restarts"`
+	Error     string   `json:"error,omitempty"`
+	Warnings  []string `json:"warnings,omitempty"`
+	Stderr    string   `json:"stderr,omitempty"`
+}
+
+// Reservations keeps what idempotency remembers.
+type Reservations interface {
+	ListReservations(ctx context.Context, state string, limit int) ([]sallyport.Reservation, error)
+	ResolveReservation(ctx context.Context, key sallyport.ReservationKey, state sallyport.ReservationState, by, reason string) error
+}
+
+// Secrets keeps values that nobody can read back. (secret)
+type Secrets interface {
+	SetSecret(ctx context.Context, name, value, by string) error
+	SecretNames(ctx context.Context) ([]string, error)
+	RemoveSecret(ctx context.Context, name, by string) error
+}
+
+// Sandbox runs an operator's command. (backend/sandbox)
+type Sandbox interface {
+	RunCommand(ctx context.Context, c SandboxCommand) (SandboxResult, error)
+	Running(ctx context.Context) ([]SandboxInfo, error)
+}
+
+// A SandboxCommand is one command for `sallyport sandbox run`.
+type SandboxCommand struct {
+	Argv    []string `json:"argv"`
+	Stdin   []byte   `json:"stdin,omitempty"`
+	Tier    string   `json:"tier,omitempty"`
+	Image   string   `json:"image,omitempty"`
+	Allow   []string `json:"allow,omitempty"`
+	Timeout float64  `json:"timeout_seconds,omitempty"`
+}
+
+// A SandboxResult says how it ended.
+type SandboxResult struct {
+	ExitCode  int      `json:"exit_code"`
+	Signal    string   `json:"signal,omitempty"`
+	Stdout    []byte   `json:"stdout"`
+	Stderr    []byte   `json:"stderr"`
+	KilledBy  string   `json:"killed_by,omitempty"`
+	LimitsHit []string `json:"limits_hit,omitempty"`
+	Truncated bool     `json:"truncated"`
+	SandboxID string   `json:"sandbox_id"`
+	Tier      string   `json:"tier"`
+	Duration  float64  `json:"duration_ms"`
+}
+
+// A SandboxInfo is one running sandbox.
+type SandboxInfo struct {
+	ID      string    `json:"sandbox_id"`
+	Tier    string    `json:"tier"`
+	CallID  string    `json:"call_id,omitempty"`
+	Started time.Time `json:"started"`
+}

@@ -1,0 +1,178 @@
+package adminapi
+
+import (
+	"encoding/json"
+	"strings"
+
+	"sallyport.dev/sallyport"
+)
+
+func (s *Server) listTools(c call) (any, error) {
+	tools, err := s.Tools.AllTools(c.Context())
+	out := make([]ToolInfo, 0, len(tools))
+	for _, t := range tools {
+		out = append(out, infoOf(t))
+	}
+	return struct {
+		Tools []ToolInfo `json:"tools"`
+	}{out}, err
+}
+
+// A ToolInfo is the operator's view of a tool.
+type ToolInfo struct {
+	Name         string               `json:"name"`
+	Version      string               `json:"version"`
+	Server       string               `json:"server,omitempty"`
+	UpstreamName string               `json:"upstream_name,omitempty"`
+	Backend      string               `json:"backend"`
+	Status       sallyport.ToolStatus `json:"status"`
+	Reason       string               `json:"reason,omitempty"`
+	Digest       string               `json:"digest"`
+	Description  string               `json:"description"`
+	Risk         string               `json:"risk,omitempty"`
+	ReadOnly     bool                 `json:"read_only,omitempty"`
+	Definition   json.RawMessage      `json:"definition,omitempty"`
+}
+
+func infoOf(t sallyport.Tool) ToolInfo {
+	i := ToolInfo{
+		Name: t.Name, Version: t.Version, Server: t.Origin.Server, UpstreamName: t.Origin.Name, Backend: t.Origin.Backend,
+		Status: t.Status, Reason: t.StatusReason, Digest: t.Digest, Description: t.Description, ReadOnly: t.Manifest.ReadOnly,
+	}
+	if t.Manifest.Risk != nil {
+		i.Risk = t.Manifest.Risk.String()
+	}
+	return i
+}
+
+func (s *Server) showTool(c call) (any, error) {
+	t, err := s.Tools.ShowTool(c.Context(), c.PathValue("name"))
+	i := infoOf(t)
+	i.Definition = t.Definition
+	return i, err
+}
+
+func (s *Server) diffTool(c call) (any, error) {
+	d, err := s.Tools.DiffTool(c.Context(), c.PathValue("name"))
+	return struct {
+		Diff string `json:"diff"`
+	}{d}, err
+}
+
+func (s *Server) approveTool(c call) (any, error) {
+	name := c.PathValue("name")
+	return struct{}{}, s.Tools.ApproveTool(c.Context(), name, s.audited(c, "tools approve", name, nil))
+}
+
+func (s *Server) listServers(c call) (any, error) {
+	list, err := s.Servers.ServerStatus(c.Context())
+	return struct {
+		Servers []ServerStatus `json:"servers"`
+	}{orEmpty(list)}, err
+}
+
+func (s *Server) addServer(c call) (any, error) {
+	var in struct {
+		Name   string
+		Config json.RawMessage
+	}
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
+	if err := checkName("server", in.Name); err != nil {
+		return nil, err
+	}
+	return s.Servers.AddServer(c.Context(), in.Name, in.Config, s.audited(c, "servers add", in.Name, s.letIn(in.Config)))
+}
+
+// letIn is what the record keeps of a server that an operator let in: what it
+// is, masked, and never its environment or headers.
+func (s *Server) letIn(config json.RawMessage) any {
+	var in struct {
+		Command   string   `json:"command,omitempty"`
+		Args      []string `json:"args,omitempty"`
+		URL       string   `json:"url,omitempty"`
+		Isolation string   `json:"isolation,omitempty"`
+	}
+	if err := json.Unmarshal(config, &in); err != nil {
+		return nil // AddServer refuses it
+	}
+	b, err := json.Marshal(in)
+	if err != nil {
+		return nil
+	}
+	return s.Mask(b)
+}
+
+func (s *Server) removeServer(c call) (any, error) {
+	name := c.PathValue("name")
+	return struct{}{}, s.Servers.RemoveServer(c.Context(), name, s.audited(c, "servers remove", name, nil))
+}
+
+func (s *Server) listSecrets(c call) (any, error) {
+	names, err := s.Secrets.SecretNames(c.Context())
+	return struct {
+		Names []string `json:"names"`
+	}{orEmpty(names)}, err
+}
+
+func (s *Server) setSecret(c call) (any, error) {
+	name := c.PathValue("name")
+	if err := checkName("secret", name); err != nil {
+		return nil, err
+	}
+	var in struct{ Value string }
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
+	if in.Value == "" {
+		return nil, &sallyport.Error{Code: sallyport.Invalid, Message: "the value is empty", Hint: "pipe it in: printf %s \"$VALUE\" | sallyport secrets set NAME"}
+	}
+	return struct{}{}, s.Secrets.SetSecret(c.Context(), name, in.Value, c.actor())
+}
+
+func (s *Server) removeSecret(c call) (any, error) {
+	name := c.PathValue("name")
+	return struct{}{}, s.Secrets.RemoveSecret(c.Context(), name, c.actor())
+}
+
+func (s *Server) sandboxRun(c call) (any, error) {
+	var in SandboxCommand
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
+	if len(in.Argv) == 0 {
+		return nil, &sallyport.Error{Code: sallyport.Invalid, Message: "argv is empty: which command?"}
+	}
+	return s.Sandbox.RunCommand(c.Context(), in)
+}
+
+func (s *Server) sandboxList(c call) (any, error) {
+	list, err := s.Sandbox.Running(c.Context())
+	return struct {
+		Sandboxes []SandboxInfo `json:"sandboxes"`
+	}{orEmpty(list)}, err
+}
+
+// openAPI describes the routes.
+func openAPI(routes []route) any {
+	paths := map[string]map[string]any{}
+	for _, r := range routes {
+		if paths[r.path] == nil {
+			paths[r.path] = map[string]any{}
+		}
+		needs := map[need]string{nobody: "nothing", operator: "the local socket, or a login", human: "a human's login"}[r.need]
+		paths[r.path][strings.ToLower(r.method)] = map[string]any{
+			"summary": r.summary, "description": "Needs " + needs + ".",
+			"responses": map[string]any{
+				"200":     map[string]any{"description": "OK"},
+				"default": map[string]any{"description": "a failure: code, step, message, hint, ticket, retry_after, call_id"},
+			},
+		}
+	}
+	return map[string]any{
+		"openapi": "3.1.0",
+		"info":    map[string]any{"title": "Sallyport admin API", "version": "1"},
+		"paths":   paths,
+	}
+}
