@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/adminapi"
+	"sallyport.dev/sallyport/audit"
+	"sallyport.dev/sallyport/config"
+	"sallyport.dev/sallyport/redact/visible"
+	"sallyport.dev/sallyport/store/sqlite"
+)
+
+func (a *App) auditCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "audit", Short: "Verify, search and export the record"}
+	cmd.AddCommand(a.auditVerify(), a.auditSearch(), a.auditExport())
+	return cmd
+}
+
+func (a *App) auditVerify() *cobra.Command {
+	var heads, keys []string
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Prove that nothing in the record was altered; works offline and while a gateway runs", Args: cobra.NoArgs,
+		Long: "Recompute the whole log and hold it against its signed head, and against heads kept elsewhere (--head), which also shows whether the log was cut back.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rep, err := a.verify(cmd.Context(), heads, keys)
+			if err != nil {
+				return err
+			}
+			if err := a.Show(rep, func() error { a.showReport(rep); return nil }); err != nil {
+				return err
+			}
+			if !rep.OK() {
+				return Exit(ExitTool)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringArrayVar(&heads, "head", nil, "file with heads kept elsewhere (default: those of the data folder and of audit.heads)")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "file with a public key kept elsewhere (default: the data folder's own)")
+	return cmd
+}
+
+func (a *App) verify(ctx context.Context, heads, keys []string) (audit.Report, error) {
+	db, err := a.readStore()
+	if err != nil {
+		return audit.Report{}, err
+	}
+	defer db.Close()
+	o, last := audit.Options{}, 0
+	own := len(heads) == 0
+	if own {
+		heads = a.ownHeads()
+	}
+	for _, h := range heads {
+		b, err := os.ReadFile(h)
+		if own && errors.Is(err, fs.ErrNotExist) {
+			last = 0
+			continue
+		}
+		if err != nil {
+			return audit.Report{}, err
+		}
+		last = len(b)
+		o.Head = audit.Heads(o.Head, b)
+	}
+	if o.PublicKeys, err = publicKeys(filepath.Join(a.Data, "keys"), keys); err != nil {
+		return audit.Report{}, err
+	}
+	rep, err := audit.Verify(ctx, db, o)
+	if err != nil {
+		return rep, err
+	}
+	// What init and serve always leave behind, and somebody took away.
+	if last == 0 {
+		rep.Problems = append(rep.Problems, audit.Problem{Writer: "?", Seq: -1,
+			What: "no head is kept in " + heads[len(heads)-1] + ", where each is written: give --head if the gateway has another configuration"})
+	}
+	if !slices.ContainsFunc(rep.Logs, func(l audit.LogReport) bool { return l.Entries > 0 }) {
+		rep.Problems = append(rep.Problems, audit.Problem{Writer: "?", Seq: -1, What: "the record is empty, though init writes its first entries"})
+	}
+	rep.Problems, rep.Notes = orEmpty(rep.Problems), orEmpty(rep.Notes)
+	return rep, nil
+}
+
+// ownHeads are the files that the data folder's gateway keeps its heads in: what
+// init wrote to, and last what serve writes to.
+func (a *App) ownHeads() []string {
+	own := []string{HeadsPath(a.Data, "")}
+	if c, err := config.Load(filepath.Join(a.Data, "sallyport.yaml")); err == nil && c.Audit.Heads != "" {
+		own = append(own, c.Audit.Heads)
+	}
+	return own
+}
+
+// orEmpty is s, as JSON that is [] and never null.
+func orEmpty[T any](s []T) []T { return append([]T{}, s...) }
+
+func publicKeys(dir string, files []string) (all []string, err error) {
+	if len(files) == 0 {
+		return audit.LoadPublicKeys(dir)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, string(b))
+	}
+	return all, nil
+}
+
+// HeadsPath is the second place for signed heads: what the configuration says,
+// else a file beside the keys.
+func HeadsPath(data, configured string) string {
+	if configured != "" {
+		return configured
+	}
+	return filepath.Join(data, "keys", "audit-heads")
+}
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// readStore opens the database for reading only.
+func (a *App) readStore() (*sqlite.Store, error) {
+	path := filepath.Join(a.Data, "sallyport.db")
+	if !exists(path) {
+		return nil, &sallyport.Error{Code: sallyport.Unavailable, Message: "no database at " + path, Hint: "name the data folder with --data or $SALLYPORT_DATA"}
+	}
+	f, err := os.Open(path) // says more than the database's driver does
+	if err != nil {
+		return nil, err
+	}
+	f.Close()
+	return sqlite.OpenReadOnly(path)
+}
+
+func (a *App) showReport(r audit.Report) {
+	for _, l := range r.Logs {
+		fmt.Fprintf(a.Out, "log %s: %d entries, root %s\n", l.Writer, l.Entries, l.Root)
+		if l.KeptHeads > 0 {
+			fmt.Fprintf(a.Out, "  agrees with %d heads kept elsewhere\n", l.KeptHeads)
+		}
+		if len(l.Erased) > 0 {
+			fmt.Fprintf(a.Out, "  payloads erased, and accounted for: %v\n", l.Erased)
+		}
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(a.Out, "note: %s\n", visible.String(n))
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintf(a.Out, "PROBLEM: %s\n", visible.String(p.String()))
+	}
+	if r.OK() {
+		fmt.Fprintln(a.Out, "the record verifies")
+	} else {
+		fmt.Fprintf(a.Out, "the record does NOT verify: %d problems\n", len(r.Problems))
+	}
+}
+
+func (a *App) auditSearch() *cobra.Command {
+	q := map[string]*string{}
+	var limit int
+	cmd := &cobra.Command{Use: "search", Short: "Search the record, newest first", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		v := url.Values{"limit": {strconv.Itoa(limit)}}
+		for name, value := range q {
+			if *value != "" {
+				v.Set(name, *value)
+			}
+		}
+		var out struct {
+			Entries []adminapi.AuditEntry `json:"entries"`
+		}
+		if err := a.API(cmd.Context(), "GET", "/audit?"+v.Encode(), nil, &out); err != nil {
+			return err
+		}
+		return a.Show(out, func() error { return a.showEntries(out.Entries) })
+	}}
+	for name, usage := range map[string]string{
+		"call": "only the call with this id", "principal": "only of this agent", "tool": "only of this tool",
+		"kind": "only intent, outcome, ticket, decision, admin or start",
+		"code": "only what ended so: ok, denied, approval_pending, …", "text": "only with this text anywhere in the entry",
+		"since": "not before this time, such as 2026-01-31T08:00:00Z", "until": "before this time",
+	} {
+		q[name] = cmd.Flags().String(name, "", usage)
+	}
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many")
+	return cmd
+}
+
+func (a *App) showEntries(entries []adminapi.AuditEntry) error {
+	var rows [][]string
+	for _, e := range entries {
+		var p struct {
+			sallyport.Record
+			Action string                `json:"action"`
+			By     string                `json:"by"`
+			State  sallyport.TicketState `json:"state"`
+		}
+		if err := json.Unmarshal(e.Payload, &p); err != nil {
+			return fmt.Errorf("entry %d: %w", e.Seq, err)
+		}
+		what := or(strings.TrimSpace(p.Action+" "+p.Target), string(p.State))
+		rows = append(rows, []string{strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339), string(e.Kind), or(p.Principal, p.By), what, or(string(p.Code), "-"), e.CallID})
+	}
+	return a.table("SEQ TIME KIND WHO WHAT CODE CALL", rows)
+}
+
+func (a *App) auditExport() *cobra.Command {
+	return &cobra.Command{Use: "export", Short: "Write the whole record as JSON lines, with proofs", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		db, err := a.readStore()
+		if err != nil {
+			return err
+		}
+		return errors.Join(audit.Export(cmd.Context(), db, a.Out, sallyport.DefaultTenant), db.Close())
+	}}
+}

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/adminapi"
+)
+
+func (a *App) callCommand() *cobra.Command {
+	var c adminapi.Call
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use: "call TOOL [JSON|-]", Short: "Call a tool as an agent",
+		Long:    "Call a tool as an agent, along the whole path. JSON is the arguments; - reads them from standard input.",
+		Example: `  sallyport call run_python '{"code":"print(6*7)"}'`,
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Tool, c.Args, c.Wait = args[0], json.RawMessage("{}"), wait.Seconds()
+			if len(args) == 2 {
+				b, err := a.argument(args[1])
+				if err != nil {
+					return err
+				}
+				// The same strict reading as at the agents' door, before anything is sent.
+				if c.Args, err = canonical(b); err != nil {
+					return err
+				}
+			}
+			var err error
+			if c.Agent, err = a.agentOr(c.Agent); err != nil {
+				return err
+			}
+			var res adminapi.CallResult
+			if err := a.API(cmd.Context(), "POST", "/calls", c, &res); err != nil {
+				return err
+			}
+			if err := a.Show(res, func() error { return a.showResult(res) }); err != nil {
+				return err
+			}
+			if res.IsError {
+				return Exit(ExitTool)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Agent, "agent", "", "agent to call as (default: the one that init made)")
+	f.StringVar(&c.Key, "key", "", "idempotency key: the same key and arguments never act twice")
+	f.StringVar(&c.Ticket, "ticket", "", "resume the call that waits for this ticket")
+	f.StringVar(&c.Profile, "profile", "", "profile to call through")
+	f.DurationVar(&wait, "wait", 0, "how long to wait for a human, such as 5m")
+	return cmd
+}
+
+// canonical is sallyport.Canonical for what a person typed.
+func canonical(b []byte) (json.RawMessage, error) {
+	c, err := sallyport.Canonical(b)
+	if err != nil {
+		err = &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Validate, Message: err.Error(),
+			Hint: `the arguments are one JSON object, such as '{"code":"print(1)"}'`}
+	}
+	return c, err
+}
+
+// argument reads a value given on the command line, or - from standard input.
+func (a *App) argument(s string) ([]byte, error) {
+	if s != "-" {
+		return []byte(s), nil
+	}
+	b, err := io.ReadAll(io.LimitReader(a.In, adminapi.MaxBody+1))
+	if err == nil && len(b) > adminapi.MaxBody {
+		err = fmt.Errorf("standard input is larger than %d bytes", adminapi.MaxBody)
+	}
+	return b, err
+}
+
+// agentOr is the given agent, or the one that init made.
+func (a *App) agentOr(id string) (string, error) {
+	if id != "" {
+		return id, nil
+	}
+	if !exists(a.Data) {
+		return "", &sallyport.Error{Code: sallyport.Unavailable, Message: "there is no data folder " + a.Data,
+			Hint: "make one with `sallyport init`, or name another with --data or $SALLYPORT_DATA"}
+	}
+	path := filepath.Join(a.Data, "agents", "default")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("which agent? %s cannot be read: %v", path, errors.Unwrap(err)),
+			Hint: "give --agent"}
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+func (a *App) tokenCommand() *cobra.Command {
+	var agent string
+	cmd := &cobra.Command{
+		Use: "token", Short: "Print a short-lived bearer token of an agent", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			id, err := a.agentOr(agent)
+			if err != nil {
+				return err
+			}
+			var t struct {
+				Token   string    `json:"token"`
+				Expires time.Time `json:"expires"`
+			}
+			if err := a.API(cmd.Context(), "POST", "/tokens", map[string]string{"agent": id}, &t); err != nil {
+				return err
+			}
+			return a.Show(t, func() error { _, err := fmt.Fprintln(a.Out, t.Token); return err })
+		},
+	}
+	cmd.Flags().StringVar(&agent, "agent", "", "agent to act as (default: the one that init made)")
+	return cmd
+}
+
+func (a *App) loginCommand() *cobra.Command {
+	var name string
+	var stdin bool
+	cmd := &cobra.Command{
+		Use: "login", Short: "Log a human in, for this terminal session and 10 minutes", Args: cobra.NoArgs,
+		Long: "Log a human in. Nothing is stored on disk: the gateway remembers this user and POSIX session for 10 minutes.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			password, err := a.password(stdin)
+			if err != nil {
+				return err
+			}
+			var out struct {
+				Name    string    `json:"name"`
+				Expires time.Time `json:"expires"`
+			}
+			if err := a.API(cmd.Context(), "POST", "/login", map[string]string{"name": name, "password": password}, &out); err != nil {
+				return err
+			}
+			return a.Show(out, func() error {
+				_, err := fmt.Fprintf(a.Out, "logged in as %s until %s\n", out.Name, out.Expires.Local().Format("15:04:05"))
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "admin", "name of the admin")
+	cmd.Flags().BoolVar(&stdin, "password-stdin", false, "read the password from standard input")
+	return cmd
+}
+
+func (a *App) password(stdin bool) (string, error) {
+	if stdin {
+		b, err := io.ReadAll(io.LimitReader(a.In, 4096))
+		return strings.TrimRight(string(b), "\r\n"), err
+	}
+	f, ok := a.In.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return "", errors.New("no terminal to ask for the password on: use --password-stdin")
+	}
+	fmt.Fprint(a.Err, "Password: ")
+	b, err := term.ReadPassword(int(f.Fd()))
+	fmt.Fprintln(a.Err)
+	return string(b), err
+}

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/adminapi"
+)
+
+// API calls the admin API through the socket in the data folder: method and
+// path, in as the JSON body (nil for none), out for the answer.
+func (a *App) API(ctx context.Context, method, path string, in, out any) error {
+	socket := filepath.Join(a.Data, "admin.sock")
+	client := http.Client{Transport: &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) },
+		DisableKeepAlives: true,
+	}}
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://gateway/api/v1"+path, body)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return unreachable(socket, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return unreachable(socket, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return failureOf(resp.StatusCode, b)
+	}
+	if raw, ok := out.(*json.RawMessage); ok {
+		*raw = b
+		return nil
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(b, out)
+}
+
+// dial connects to a unix socket, also where its path is longer than the
+// address of a socket may be.
+func dial(ctx context.Context, path string) (net.Conn, error) {
+	if len(path) > adminapi.MaxSocketPath {
+		dir, err := os.Open(filepath.Dir(path))
+		if err != nil {
+			return nil, &net.OpError{Op: "dial", Net: "unix", Err: err}
+		}
+		defer dir.Close()
+		path = fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))
+	}
+	return (&net.Dialer{}).DialContext(ctx, "unix", path)
+}
+
+func unreachable(socket string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return &sallyport.Error{Code: sallyport.Canceled, Message: "interrupted", Err: err}
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return &sallyport.Error{Code: sallyport.Denied, Message: "this user may not reach " + socket, Err: err,
+			Hint: "use the account that ran `sallyport init`, or root"}
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return &sallyport.Error{Code: sallyport.Unavailable, Message: "no gateway answers on " + socket, Err: err,
+			Hint: "start one with `sallyport serve`, or name its data folder with --data or $SALLYPORT_DATA"}
+	}
+	return &sallyport.Error{Code: sallyport.Unavailable, Message: "the gateway went away before it answered", Err: err,
+		Hint: "what it did until then is on record: start it again, then `sallyport audit search`"}
+}
+
+func failureOf(status int, body []byte) error {
+	var f adminapi.Failure
+	if err := json.Unmarshal(body, &f); err != nil || f.Code == "" {
+		return fmt.Errorf("the gateway answered %d: %.200s", status, body)
+	}
+	return &sallyport.Error{Code: f.Code, Step: f.Step, Message: f.Message, Hint: f.Hint, Ticket: f.Ticket, CallID: f.CallID}
+}

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/adminapi"
+	"sallyport.dev/sallyport/redact/visible"
+)
+
+func (a *App) toolsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "tools", Short: "List, show, compare, release and lint tools"}
+	cmd.AddCommand(
+		&cobra.Command{Use: "list", Short: "List every tool and its status", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			var out struct {
+				Tools []adminapi.ToolInfo `json:"tools"`
+			}
+			if err := a.API(cmd.Context(), "GET", "/tools", nil, &out); err != nil {
+				return err
+			}
+			return a.Show(out, func() error {
+				var rows [][]string
+				for _, t := range out.Tools {
+					rows = append(rows, []string{t.Name, t.Version, or(t.Server, t.Backend), string(t.Status), or(t.Reason, firstLine(t.Description))})
+				}
+				return a.table("NAME VERSION FROM STATUS DESCRIPTION", rows)
+			})
+		}},
+		&cobra.Command{Use: "show NAME", Short: "Show one tool with its definition", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			var t adminapi.ToolInfo
+			if err := a.API(cmd.Context(), "GET", "/tools/"+url.PathEscape(args[0]), nil, &t); err != nil {
+				return err
+			}
+			return a.Print(t)
+		}},
+		&cobra.Command{Use: "diff NAME", Short: "Show what changed in a quarantined tool", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			var out struct {
+				Diff string `json:"diff"`
+			}
+			if err := a.API(cmd.Context(), "GET", "/tools/"+url.PathEscape(args[0])+"/diff", nil, &out); err != nil {
+				return err
+			}
+			return a.Show(out, func() error { _, err := fmt.Fprintln(a.Out, visible.String(out.Diff)); return err })
+		}},
+		&cobra.Command{Use: "approve NAME", Short: "Release a quarantined tool as it is now", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			return a.did(cmd, "POST", "/tools/"+url.PathEscape(args[0])+"/approve", struct{}{}, "released "+args[0])
+		}},
+		a.toolsLint(),
+	)
+	return cmd
+}
+
+// did makes a change and says so.
+func (a *App) did(cmd *cobra.Command, method, path string, in any, done string) error {
+	if err := a.API(cmd.Context(), method, path, in, nil); err != nil {
+		return err
+	}
+	return a.Show(map[string]bool{"ok": true}, func() error { _, err := fmt.Fprintln(a.Out, visible.String(done)); return err })
+}
+
+func (a *App) agentsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "agents", Short: "Add, list, rotate, suspend and revoke agents"}
+	var roles []string
+	add := &cobra.Command{Use: "add ID", Short: "Add an agent; its secret is shown once", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		var out adminapi.AgentSecret
+		if err := a.API(cmd.Context(), "POST", "/agents", map[string]any{"id": args[0], "roles": roles}, &out); err != nil {
+			return err
+		}
+		return a.Show(out, func() error { return a.showAgent(out, "added") })
+	}}
+	add.Flags().StringSliceVar(&roles, "role", []string{"agent"}, "roles of the agent")
+	cmd.AddCommand(add, &cobra.Command{Use: "list", Short: "List the agents", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		var out struct {
+			Agents []sallyport.Agent `json:"agents"`
+		}
+		if err := a.API(cmd.Context(), "GET", "/agents", nil, &out); err != nil {
+			return err
+		}
+		return a.Show(out, func() error {
+			var rows [][]string
+			for _, g := range out.Agents {
+				rows = append(rows, []string{g.ID, g.State, strings.Join(g.Roles, ","), g.CreatedAt.Format(time.RFC3339)})
+			}
+			return a.table("ID STATE ROLES CREATED", rows)
+		})
+	}})
+	for _, change := range []struct{ verb, short, done string }{
+		{"rotate", "Give an agent a new secret; the old one and its tokens end at once", "rotated"},
+		{"suspend", "Stop an agent at once, until resumed", "suspended"},
+		{"resume", "Let a suspended agent call again", "resumed"},
+		{"revoke", "End an agent for good", "revoked"},
+	} {
+		cmd.AddCommand(&cobra.Command{Use: change.verb + " ID", Short: change.short, Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			var out adminapi.AgentSecret
+			if err := a.API(cmd.Context(), "POST", "/agents/"+url.PathEscape(args[0])+"/"+change.verb, struct{}{}, &out); err != nil {
+				return err
+			}
+			return a.Show(out, func() error { return a.showAgent(out, change.done) })
+		}})
+	}
+	return cmd
+}
+
+func (a *App) showAgent(s adminapi.AgentSecret, done string) error {
+	fmt.Fprintf(a.Out, "agent %s: %s\n", visible.String(s.ID), done)
+	if s.Secret != "" {
+		fmt.Fprintf(a.Out, "client secret (shown once): %s\n", s.Secret)
+	}
+	return nil
+}
+
+func (a *App) approvalsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "approvals", Short: "See and decide what waits for a human"}
+	var state string
+	list := &cobra.Command{Use: "list", Short: "List tickets", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		var out struct {
+			Tickets []sallyport.Ticket `json:"tickets"`
+		}
+		if state == "all" {
+			state = ""
+		}
+		if err := a.API(cmd.Context(), "GET", "/approvals?state="+url.QueryEscape(state), nil, &out); err != nil {
+			return err
+		}
+		return a.Show(out, func() error {
+			var rows [][]string
+			for _, t := range out.Tickets {
+				rows = append(rows, []string{t.ID, string(t.State), t.Binding.Principal, t.Binding.Tool, t.DecideBy.Format(time.RFC3339), first(t.Risk.Reasons)})
+			}
+			return a.table("TICKET STATE AGENT TOOL DECIDE-BY WHY", rows)
+		})
+	}}
+	list.Flags().StringVar(&state, "state", "pending", "pending, approved, rejected, expired, consumed, void, withdrawn or all")
+	show := &cobra.Command{Use: "show TICKET", Short: "Show exactly what would run", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		var t adminapi.ShownTicket
+		if err := a.API(cmd.Context(), "GET", "/approvals/"+url.PathEscape(args[0]), nil, &t); err != nil {
+			return err
+		}
+		return a.Show(t, func() error { _, err := fmt.Fprintln(a.Out, visible.String(t.Text)); return err })
+	}}
+	cmd.AddCommand(list, show)
+	for _, verb := range []string{"approve", "reject"} {
+		var reason string
+		c := &cobra.Command{Use: verb + " TICKET", Short: verb + " one call (needs `sallyport login`)", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			var t sallyport.Ticket
+			if err := a.API(cmd.Context(), "POST", "/approvals/"+url.PathEscape(args[0])+"/"+verb, map[string]string{"reason": reason}, &t); err != nil {
+				return err
+			}
+			return a.Show(t, func() error {
+				_, err := fmt.Fprintf(a.Out, "%s: %s\n", visible.String(t.ID), t.State)
+				return err
+			})
+		}}
+		c.Flags().StringVar(&reason, "reason", "", "why, for the caller and the record")
+		cmd.AddCommand(c)
+	}
+	return cmd
+}
+
+func (a *App) reservationsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "reservations", Short: "See what idempotency remembers; settle unknown outcomes"}
+	var state string
+	list := &cobra.Command{Use: "list", Short: "List reservations", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		var out struct {
+			Reservations []sallyport.Reservation `json:"reservations"`
+		}
+		if err := a.API(cmd.Context(), "GET", "/reservations?state="+url.QueryEscape(state), nil, &out); err != nil {
+			return err
+		}
+		return a.Show(out, func() error {
+			var rows [][]string
+			for _, r := range out.Reservations {
+				rows = append(rows, []string{r.Principal, r.Tool, r.Key, string(r.State), r.CallID, r.UpdatedAt.Format(time.RFC3339)})
+			}
+			return a.table("AGENT TOOL KEY STATE CALL UPDATED", rows)
+		})
+	}}
+	list.Flags().StringVar(&state, "state", "", "only this state, such as unknown")
+	var in struct {
+		Principal string `json:"principal"`
+		Tool      string `json:"tool"`
+		Key       string `json:"key"`
+		State     string `json:"state"`
+		Reason    string `json:"reason"`
+	}
+	resolve := &cobra.Command{Use: "resolve AGENT TOOL KEY done|failed", Short: "Say how a call of unknown outcome ended", Args: cobra.ExactArgs(4), RunE: func(cmd *cobra.Command, args []string) error {
+		in.Principal, in.Tool, in.Key, in.State = args[0], args[1], args[2], args[3]
+		return a.did(cmd, "POST", "/reservations/resolve", in, "resolved as "+in.State)
+	}}
+	resolve.Flags().StringVar(&in.Reason, "reason", "", "how you know (required)")
+	cmd.AddCommand(list, resolve)
+	return cmd
+}
+
+func (a *App) secretsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "secrets", Short: "Set, list and remove secrets; values are never shown"}
+	cmd.AddCommand(
+		&cobra.Command{Use: "set NAME", Short: "Set a secret; the value is read from standard input", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			value, err := a.argument("-")
+			if err != nil {
+				return err
+			}
+			v := strings.TrimSuffix(string(value), "\n")
+			if v == "" {
+				return errors.New("the value is empty: pipe it in, as in printf %s \"$VALUE\" | sallyport secrets set NAME")
+			}
+			return a.did(cmd, "PUT", "/secrets/"+url.PathEscape(args[0]), map[string]string{"value": v}, "set "+args[0])
+		}},
+		&cobra.Command{Use: "list", Short: "List the names", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			var out struct {
+				Names []string `json:"names"`
+			}
+			if err := a.API(cmd.Context(), "GET", "/secrets", nil, &out); err != nil {
+				return err
+			}
+			return a.Show(out, func() error {
+				for _, n := range out.Names {
+					fmt.Fprintln(a.Out, n)
+				}
+				return nil
+			})
+		}},
+		&cobra.Command{Use: "rm NAME", Short: "Remove a secret", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			return a.did(cmd, "DELETE", "/secrets/"+url.PathEscape(args[0]), nil, "removed "+args[0])
+		}},
+	)
+	return cmd
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func first(s []string) string {
+	if len(s) == 0 {
+		return ""
+	}
+	return s[0]
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if len(s) > 80 {
+		s = strings.ToValidUTF8(s[:77], "") + "…"
+	}
+	return s
+}

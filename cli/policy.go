@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sallyport.dev/sallyport/adminapi"
+	"sallyport.dev/sallyport/cedar"
+	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/redact/visible"
+)
+
+func (a *App) policyCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "policy", Short: "Check the policies, and explain what they decide"}
+	cmd.AddCommand(a.policyExplain(), &cobra.Command{
+		Use: "reload", Short: "Have the gateway read the policies and the tools' manifests again, all or none of them", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.did(cmd, "POST", "/policies/reload", struct{}{}, "the policies and manifests are read again")
+		},
+	}, &cobra.Command{
+		Use: "check [DIR]", Short: "Check policies against the schema; works offline", Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir := filepath.Join(a.Data, "policies")
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			problems := cedar.Check(dir)
+			err := a.Show(map[string]any{"dir": dir, "problems": append([]cedar.Problem{}, problems...)}, func() error {
+				for _, p := range problems {
+					fmt.Fprintln(a.Out, visible.String(p.String()))
+				}
+				if len(problems) == 0 {
+					fmt.Fprintf(a.Out, "%s: no problems\n", dir)
+				}
+				return nil
+			})
+			if err == nil && slices.ContainsFunc(problems, func(p cedar.Problem) bool { return !p.Warning }) {
+				return Exit(ExitUsage)
+			}
+			return err
+		},
+	})
+	return cmd
+}
+
+func (a *App) policyExplain() *cobra.Command {
+	var c adminapi.Call
+	cmd := &cobra.Command{
+		Use: "explain TOOL [JSON|-]", Short: "Say how a call would be decided now, and why, without making it", Args: cobra.RangeArgs(1, 2),
+		Example: `  sallyport policy explain run_shell '{"code":"ls"}' --agent reporter`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.Tool, c.Args = args[0], json.RawMessage("{}")
+			if len(args) == 2 {
+				b, err := a.argument(args[1])
+				if err != nil {
+					return err
+				}
+				if c.Args, err = canonical(b); err != nil {
+					return err
+				}
+			}
+			var err error
+			if c.Agent, err = a.agentOr(c.Agent); err != nil {
+				return err
+			}
+			var x gateway.Explanation
+			if err := a.API(cmd.Context(), "POST", "/policies/explain", c, &x); err != nil {
+				return err
+			}
+			return a.Show(x, func() error { return a.showExplanation(x) })
+		},
+	}
+	cmd.Flags().StringVar(&c.Agent, "agent", "", "agent that would call (default: the one that init made)")
+	cmd.Flags().StringVar(&c.Profile, "profile", "", "profile that it would call through")
+	return cmd
+}
+
+func (a *App) showExplanation(x gateway.Explanation) error {
+	line := func(name, text string) { fmt.Fprintf(a.Out, "%-9s %s\n", name, visible.String(text)) }
+	line("call", x.Principal+" calls "+x.Tool)
+	if x.Risk != nil {
+		line("risk", strings.Join(append([]string{x.Risk.Level.String()}, x.Risk.Reasons...), "; "))
+	}
+	switch {
+	case x.Refused != nil:
+		line("decision", fmt.Sprintf("refused at step %s (%s): %s", x.Refused.Step, x.Refused.Code, x.Refused.Message))
+		if x.Refused.Hint != "" {
+			line("hint", x.Refused.Hint)
+		}
+	case len(x.Approval) > 0:
+		line("decision", "a human must approve it")
+		line("demanded", "by "+strings.Join(x.Approval, ", "))
+	default:
+		line("decision", "allowed")
+	}
+	if len(x.Policies) > 0 {
+		line("policies", strings.Join(x.Policies, ", "))
+	}
+	if x.NoNetwork {
+		line("network", "taken away by a policy")
+	}
+	return nil
+}

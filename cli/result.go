@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"sallyport.dev/sallyport/adminapi"
+	"sallyport.dev/sallyport/redact/visible"
+)
+
+// A toolResult is a CallToolResult as far as a terminal shows it.
+type toolResult struct {
+	Content    []toolContent   `json:"content"`
+	Structured json.RawMessage `json:"structuredContent"`
+	Meta       struct {
+		Run *ranCode `json:"dev.sallyport/run"`
+	} `json:"_meta"`
+}
+
+type toolContent struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+	Mime string `json:"mimeType"`
+	Data string `json:"data"`
+}
+
+// A ranCode is what a sandbox says of the code that it ran.
+type ranCode struct {
+	SandboxID      string `json:"sandbox_id"`
+	Stdout         string `json:"stdout"`
+	StdoutEncoding string `json:"stdout_encoding"`
+	Stderr         string `json:"stderr"`
+	StderrEncoding string `json:"stderr_encoding"`
+}
+
+// ran is what a sandbox says, or nil if the result is not one of code.
+func (r toolResult) ran() *ranCode {
+	var c ranCode
+	if r.Meta.Run != nil {
+		return r.Meta.Run
+	}
+	if json.Unmarshal(r.Structured, &c) != nil || c.SandboxID == "" {
+		return nil
+	}
+	return &c
+}
+
+// showResult prints a result the way a terminal can take it: only what would
+// steer the terminal is made visible. Code's own output goes where it went in
+// the sandbox, and what the sandbox says about it to standard error.
+func (a *App) showResult(res adminapi.CallResult) error {
+	var r toolResult
+	if err := json.Unmarshal(res.Result, &r); err != nil {
+		return fmt.Errorf("the result is not what a tool returns: %w", err)
+	}
+	c := r.ran()
+	if c == nil {
+		a.showContent(r.Content)
+		return nil
+	}
+	stdout, stderr := decoded(c.Stdout, c.StdoutEncoding), decoded(c.Stderr, c.StderrEncoding)
+	fmt.Fprint(a.Out, line(visible.String(stdout)))
+	fmt.Fprint(a.Err, line(visible.String(stderr)))
+	// The texts repeat both streams, then say how the run ended.
+	for i, t := range r.Content {
+		switch {
+		case t.Type != "text":
+			a.showContent([]toolContent{t})
+		case i > 0 && !strings.HasPrefix(t.Text, "stderr:\n"):
+			fmt.Fprintf(a.Err, "[%s]\n", visible.String(t.Text))
+		}
+	}
+	return nil
+}
+
+func (a *App) showContent(content []toolContent) {
+	for _, c := range content {
+		if c.Type == "text" {
+			fmt.Fprint(a.Out, line(visible.String(c.Text)))
+			continue
+		}
+		fmt.Fprintf(a.Out, "[%s %s, %d bytes of base64; --json shows it]\n", visible.String(c.Type), visible.String(c.Mime), len(c.Data))
+	}
+}
+
+// line ends a text with a line break, unless it is empty.
+func line(s string) string {
+	if s == "" || strings.HasSuffix(s, "\n") {
+		return s
+	}
+	return s + "\n"
+}
+
+// decoded is what a program printed; bytes that are no UTF-8 come in base64.
+func decoded(s, encoding string) string {
+	if encoding != "base64" {
+		return s
+	}
+	b, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		return s
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}

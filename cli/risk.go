@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/catalog"
+	"sallyport.dev/sallyport/redact/visible"
+	"sallyport.dev/sallyport/risk"
+)
+
+func (a *App) riskCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "risk", Short: "Say what a statement, command or request would do; works offline",
+		Long: "Say what the assess step would say of a statement, command or request. The exit code is 0 whatever the verdict.",
+	}
+	var dialect, tool string
+	judge := func(use, short string, f func(*risk.Engine, string) (sallyport.Risk, error)) *cobra.Command {
+		c := &cobra.Command{Use: use + " [TEXT|-]", Short: short, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			text := "-"
+			if len(args) == 1 {
+				text = args[0]
+			}
+			b, err := a.argument(text)
+			if err != nil {
+				return err
+			}
+			e, err := risk.New(risk.Options{CacheDir: CacheDir()})
+			if err != nil {
+				return err
+			}
+			r, err := f(e, string(b))
+			if err != nil {
+				return err
+			}
+			return a.Show(r, func() error { return a.showRisk(r) })
+		}}
+		cmd.AddCommand(c)
+		return c
+	}
+	sql := judge("sql", "Judge SQL", func(e *risk.Engine, s string) (sallyport.Risk, error) {
+		if !slices.Contains([]string{"postgres", "mysql", "sqlite"}, dialect) {
+			return sallyport.Risk{}, &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("--dialect %s: it must be postgres, mysql or sqlite", dialect)}
+		}
+		return e.SQL(dialect, s), nil
+	})
+	sql.Flags().StringVar(&dialect, "dialect", "postgres", "postgres, mysql or sqlite")
+	judge("shell", "Judge a shell command", func(e *risk.Engine, s string) (sallyport.Risk, error) { return e.Shell(s), nil })
+	judge("http", `Judge a request, such as "DELETE https://host/path"`, func(e *risk.Engine, s string) (sallyport.Risk, error) { return e.HTTP(s), nil })
+	args := judge("args", "Judge the arguments of a tool", func(e *risk.Engine, s string) (sallyport.Risk, error) {
+		return a.riskOfArgs(e, tool, s)
+	})
+	args.Flags().StringVar(&tool, "tool", "", "name of the tool, as its manifest in the data folder describes it")
+	return cmd
+}
+
+// riskOfArgs judges arguments as the path would: by the tool's manifest, if
+// there is one in the data folder, else as those of an undeclared tool.
+func (a *App) riskOfArgs(e *risk.Engine, name, text string) (sallyport.Risk, error) {
+	args, err := canonical([]byte(text))
+	if err != nil {
+		return sallyport.Risk{}, err
+	}
+	tool := sallyport.Tool{Name: name, Origin: sallyport.Origin{Backend: "upstream"}}
+	manifests, err := catalog.LoadManifests(filepath.Join(a.Data, "tools"))
+	if err != nil && exists(filepath.Join(a.Data, "tools")) {
+		return sallyport.Risk{}, err
+	}
+	for _, m := range manifests {
+		if t := m.Described(); t.Name == name {
+			tool = t
+		}
+	}
+	return e.Args(tool, args), nil
+}
+
+func (a *App) showRisk(r sallyport.Risk) error {
+	word := r.Level.String()
+	if r.Irreversible {
+		word += ", irreversible"
+	}
+	fmt.Fprintln(a.Out, word)
+	for _, s := range r.Reasons {
+		fmt.Fprintf(a.Out, "  %s\n", visible.String(s))
+	}
+	if len(r.Objects) > 0 {
+		fmt.Fprintf(a.Out, "  on: %s\n", visible.String(strings.Join(r.Objects, ", ")))
+	}
+	return nil
+}
+
+// warmCommand compiles the parsers into the cache, so that the first start is
+// a fast one.
+func (a *App) warmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "warm", Short: "Compile the parsers into the cache", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e, err := risk.New(risk.Options{CacheDir: CacheDir()})
+			if err != nil {
+				return err
+			}
+			if err := e.Warm(cmd.Context()); err != nil || os.Geteuid() != 0 {
+				return err
+			}
+			return risk.Share(CacheDir())
+		},
+	}
+}
