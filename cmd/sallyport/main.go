@@ -1,0 +1,71 @@
+// Command sallyport is the gateway and its command line.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"sallyport.dev/sallyport/cli"
+	"sallyport.dev/sallyport/gateway"
+)
+
+// A program is the command line with the gateway in it.
+type program struct {
+	cli.App
+
+	// alter changes a gateway before it takes calls; tests take protections
+	// away with it, to see that somebody notices.
+	alter func(*gateway.Gateway)
+}
+
+func main() { os.Exit((&program{}).run(os.Args[1:])) }
+
+func (a *program) run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	a.App = cli.App{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		a.JSON = a.JSON || wantsJSON(args) // where the flags could not be read
+		a.Report(err)
+	}
+	return cli.ExitCode(err)
+}
+
+func wantsJSON(args []string) bool {
+	if i := slices.Index(args, "--"); i >= 0 {
+		args = args[:i]
+	}
+	return slices.Contains(args, "--json")
+}
+
+// root is the whole command tree.
+func (a *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "sallyport", Short: "The one door through which every tool call of every agent passes",
+		SilenceUsage: true, SilenceErrors: true,
+		PersistentPreRunE: func(*cobra.Command, []string) (err error) {
+			a.Data, err = filepath.Abs(a.Data)
+			return err
+		},
+	}
+	root.PersistentFlags().StringVar(&a.Data, "data", cli.DefaultData(), "data folder")
+	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "answer in JSON")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddGroup(cli.Groups()...)
+	root.AddCommand(cli.InGroup(cli.GroupStart, a.initCommand(), a.serveCommand(), a.demoCommand(), a.doctorCommand())...)
+	root.AddCommand(a.Commands()...)
+	root.AddCommand(cli.InGroup(cli.GroupRecord, a.benchCommand())...)
+	root.AddCommand(cli.InGroup(cli.GroupGovern, a.adminsCommand())...)
+	root.SetHelpCommandGroupID(cli.GroupStart)
+	cli.Teach(root)
+	return root
+}

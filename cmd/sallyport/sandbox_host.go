@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/adminapi"
+	"sallyport.dev/sallyport/backend/sandbox"
+	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/cli"
+	"sallyport.dev/sallyport/config"
+	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/image"
+	"sallyport.dev/sallyport/secret"
+)
+
+// A sandboxHost is the connection to a sandbox host, or the lack of one. There
+// is no weaker way to run code: without a host, every call that needs one is
+// refused.
+type sandboxHost struct {
+	*sandbox.Backend
+	pid    int // of a host that the first stage started
+	digest string
+}
+
+// openSandbox takes over the sandbox host that the first stage started, or
+// connects to the configured one.
+func openSandbox(vault *secret.Vault, c config.Sandbox, log *slog.Logger) (*sandboxHost, error) {
+	o := sandbox.Options{Image: c.Image, Secrets: vault}
+	h := &sandboxHost{}
+	img, err := image.Open(cli.CacheDir(), c.Image)
+	switch {
+	case err == nil:
+		h.digest, o.Image = img.Digest, img.Digest
+	case c.Host == "":
+		log.Warn("no sandbox image, so code calls will be refused", "err", err)
+	}
+	switch fd := os.Getenv(envSandbox); {
+	case c.Host != "":
+		h.Backend, err = sandbox.Dial(c.Host, o)
+	case fd != "":
+		var n int
+		if n, err = strconv.Atoi(fd); err != nil {
+			return nil, err
+		}
+		h.pid, _ = strconv.Atoi(os.Getenv(envPID))
+		h.Backend, err = sandbox.Connect(os.NewFile(uintptr(n), "sandboxd"), o)
+	default:
+		err = nil
+	}
+	return h, err
+}
+
+// Close ends the sandbox host that the first stage started, and returns when
+// it and every sandbox are gone.
+func (h *sandboxHost) Close() error {
+	if h.Backend == nil {
+		return nil
+	}
+	err := h.Backend.Close()
+	if h.pid > 0 {
+		if p, e := os.FindProcess(h.pid); e == nil {
+			_, _ = p.Wait() // its status says nothing more
+		}
+	}
+	return err
+}
+
+func (h *sandboxHost) missing() error {
+	return &sallyport.Error{
+		Code: sallyport.Unavailable, Step: sallyport.Execute, Err: sallyport.ErrNotExecuted,
+		Message: "this gateway has no sandbox host, and neither code nor servers with isolation uid run elsewhere",
+		Hint:    "start `sallyport serve` as root, or have root start sallyport-sandboxd and name its socket as sandbox.host",
+	}
+}
+
+func (h *sandboxHost) Info() sallyport.Info {
+	return sallyport.Info{Name: "sandbox", Isolation: "gvisor"}
+}
+
+func (h *sandboxHost) Check(ctx context.Context) error {
+	if h.Backend == nil {
+		return h.missing()
+	}
+	return h.Backend.Check(ctx)
+}
+
+func (h *sandboxHost) Run(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
+	if h.Backend == nil {
+		return sallyport.Output{}, h.missing()
+	}
+	return h.Backend.Run(ctx, job)
+}
+
+// image is the digest that a ticket for sandboxed code binds.
+func (h *sandboxHost) image() string { return h.digest }
+
+// builtins are the gateway's own tools.
+func builtins() []sallyport.Tool {
+	return append(sandbox.Tools(), sallyport.Tool{
+		Name: gateway.ApprovalResult, Version: "1",
+		Description: "Comes back for the result of a call that waits for a human's approval.",
+		Definition: []byte(`{"name":"approval_result","title":"Result of an approved call",` +
+			`"description":"Comes back for the result of a call that waited for a human's approval. Give the ticket from the approval_pending answer. If it was approved, the call runs now, once, exactly as it was asked for; asking again returns the same result.",` +
+			`"inputSchema":{"type":"object","properties":{"ticket":{"type":"string","description":"id of the ticket, tkt_…","minLength":1,"maxLength":64}},"required":["ticket"],"additionalProperties":false}}`),
+		InputSchema: []byte(`{"type":"object","properties":{"ticket":{"type":"string","description":"id of the ticket","minLength":1,"maxLength":64}},"required":["ticket"],"additionalProperties":false}`),
+		Origin:      sallyport.Origin{Backend: "builtin", Name: gateway.ApprovalResult},
+		Status:      sallyport.ToolActive,
+	})
+}
+
+// launchers start third-party servers: as users of their own through the
+// sandbox host; or, where the operator says so, as the gateway's own user.
+func (h *sandboxHost) launchers() map[string]upstream.Launcher {
+	all := map[string]upstream.Launcher{config.IsolationNone: upstream.Local{}}
+	if h.Backend == nil {
+		all[config.IsolationUID] = noLauncher{h.missing()}
+	} else {
+		all[config.IsolationUID] = launcher{h.Backend}
+	}
+	all[config.IsolationGVisor] = noLauncher{errors.New("isolation gvisor for servers is not built in yet: use uid")}
+	return all
+}
+
+// A launcher starts servers through the sandbox host.
+type launcher struct{ host *sandbox.Backend }
+
+func (l launcher) Launch(ctx context.Context, s upstream.LaunchSpec) (upstream.Process, error) {
+	return l.host.Launch(ctx, sandbox.LaunchSpec(s))
+}
+
+type noLauncher struct{ why error }
+
+func (n noLauncher) Launch(context.Context, upstream.LaunchSpec) (upstream.Process, error) {
+	return nil, n.why
+}
+
+func (h *sandboxHost) RunCommand(ctx context.Context, c adminapi.SandboxCommand) (adminapi.SandboxResult, error) {
+	if h.Backend == nil {
+		return adminapi.SandboxResult{}, h.missing()
+	}
+	if len(c.Allow) > 0 {
+		return adminapi.SandboxResult{}, &sallyport.Error{Code: sallyport.Unavailable,
+			Message: "--allow needs the egress broker, which is not built in yet", Hint: "without it a sandbox reaches nothing"}
+	}
+	limits := sallyport.DefaultLimits()
+	if c.Timeout != 0 {
+		t := time.Duration(c.Timeout * float64(time.Second))
+		if t <= 0 || t > limits.Timeout {
+			return adminapi.SandboxResult{}, &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("timeout: more than 0 and at most %s", limits.Timeout)}
+		}
+		limits.Timeout = t
+	}
+	o, err := h.Exec(ctx, sandbox.Command{Argv: c.Argv, Stdin: c.Stdin, Tier: c.Tier, Image: c.Image, Limits: limits, CallID: "cli"})
+	return adminapi.SandboxResult{
+		ExitCode: o.ExitCode, Signal: o.Signal, Stdout: o.Stdout, Stderr: o.Stderr, KilledBy: o.KilledBy, LimitsHit: o.LimitsHit,
+		Truncated: o.Truncated, SandboxID: o.SandboxID, Tier: o.Tier, Duration: float64(o.Duration) / float64(time.Millisecond),
+	}, err
+}
+
+func (h *sandboxHost) Running(ctx context.Context) ([]adminapi.SandboxInfo, error) {
+	if h.Backend == nil {
+		return nil, h.missing()
+	}
+	list, _, err := h.List(ctx)
+	out := make([]adminapi.SandboxInfo, 0, len(list))
+	for _, s := range list {
+		out = append(out, adminapi.SandboxInfo{ID: s.ID, Tier: s.Tier, CallID: s.CallID, Started: s.Started})
+	}
+	return out, err
+}
