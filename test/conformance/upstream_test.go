@@ -1,0 +1,482 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sallyport.dev/sallyport/test/stage"
+)
+
+// A world is a gateway before servers of every kind.
+type world struct {
+	*stage.Gateway
+	raw
+	ledger *stage.Ledger
+	self   string // program of the actors
+}
+
+// definition is a tool of an actor; the schema may be malformed on purpose.
+func definition(name, schema string) string {
+	return `{"name":` + name + `,"description":"d","inputSchema":` + schema + `}`
+}
+
+func named(names ...string) string {
+	var all []string
+	for _, n := range names {
+		all = append(all, definition(str(n), `{"type":"object"}`))
+	}
+	return "ACTOR_TOOLS=[" + strings.Join(all, ",") + "]"
+}
+
+const longAlias = "a-server-name-of-24-char"
+
+func newWorld(t *testing.T) *world {
+	g, l, self := stage.New(t), stage.NewLedger(t), stage.Self(t)
+	a := stage.Actor(self, "a", l.Env(), "X=1", "EMPTY=", "EQ=a=b=c", "LINES=a\nb", "UNI=é𝄞", "OWN=one")
+	a.MaxLine = "2MiB"
+	long := strings.Repeat("n", 99)
+	g.Write("sallyport.yaml", g.Config(roomy+"redact: {max_bytes: 8MiB}\n"+stage.Servers(map[string]stage.Server{
+		"a":       a,
+		"b":       stage.Actor(self, "b", l.Env(), "Y=2"),
+		"alpha":   stage.Actor(self, "alpha", named("search")),
+		"beta":    stage.Actor(self, "beta", named("search")),
+		"x":       stage.Actor(self, "x", named("y__z", "y_z")),
+		"x_y":     stage.Actor(self, "x_y", named("z")),
+		longAlias: stage.Actor(self, longAlias, named(long[:34], long[:35], long[:64], long+"a", long+"b", strings.Repeat("m", 128))),
+		"odd":     stage.Actor(self, "odd", named("a.b", "a/b", "a b", "a:b", "é", "", "a_b")),
+		"bent":    stage.Actor(self, "bent", bent),
+		"missing": {Command: "/no/such/program"},
+	})))
+	g.Manifests("a")
+	g.Manifests("b")
+	g.Env = []string{"GW_MASTER=CANARY-A"}
+	g.Start("a", "b", "alpha", "beta", "x", "x_y", longAlias, "odd", "bent")
+	return &world{g, newRaw(t, g), l, self}
+}
+
+// bent are the malformed tools of FO-32, with a good one before and after.
+var bent = "ACTOR_TOOLS=[" + strings.Join([]string{
+	definition(`"first"`, `{"type":"object"}`),
+	`{"name":"none","description":"d"}`,
+	definition(`"null"`, `null`),
+	definition(`"array"`, `[]`),
+	definition(`"text"`, `"object"`),
+	definition(`"scalar"`, `{"type":"string"}`),
+	definition(`null`, `{"type":"object"}`),
+	`{"name":"nodesc","description":null,"inputSchema":{"type":"object"}}`,
+	`null`, `7`,
+	definition(`"last"`, `{"type":"object"}`),
+}, ",") + "]"
+
+func TestUpstreams(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *world)
+	}{
+		{"FO01_FO02_FO03_Names", names},
+		{"FO08_OneBadServer", oneBadServer},
+		{"FO20_ChildThatDoesNotEnd", childThatDoesNotEnd},
+		{"FO21_ExitsAfterItsReply", exitsAfterItsReply},
+		{"FO22_LongLines", longLines},
+		{"FO23_CanceledRequest", canceledRequest},
+		{"FO24_MalformedReplies", malformedReplies},
+		{"FO25_Environment", environment},
+		{"FO32_MalformedTools", malformedTools},
+		{"OwnUser", ownUser},
+		{"FO02_NamesSurviveARestart", namesSurviveARestart},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w.In(t)
+			c.test(t, w)
+		})
+	}
+}
+
+// A listed tool, as operators see it.
+type listed struct {
+	Name     string
+	Server   string
+	Upstream string `json:"upstream_name"`
+	Status   string
+	Reason   string
+}
+
+func (w *world) tools(t *testing.T) (all []listed) {
+	t.Helper()
+	var out struct{ Tools []listed }
+	if err := json.Unmarshal([]byte(w.Must("", "tools", "list", "--json").Out), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Tools
+}
+
+func (w *world) of(t *testing.T, servers ...string) (all []listed) {
+	t.Helper()
+	for _, tool := range w.tools(t) {
+		if slices.Contains(servers, tool.Server) {
+			all = append(all, tool)
+		}
+	}
+	return all
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,48}$`)
+
+// Every tool has one name of its own that every model takes, and the name leads
+// to it.
+func names(t *testing.T, w *world) {
+	all := w.of(t, "alpha", "beta", "x", "x_y", longAlias, "odd")
+	if len(all) != 1+1+2+1+6+6 {
+		t.Errorf("%d tools are listed: %+v", len(all), all)
+	}
+	list, err := w.legacy(t).list()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents := toolNames(t, list)
+	seen := map[string]bool{}
+	for _, tool := range all {
+		if !plainName.MatchString(tool.Name) || seen[tool.Name] || tool.Status != "active" {
+			t.Errorf("%+v: the name is not plain or not its own", tool)
+		}
+		seen[tool.Name] = true
+		if _, found := slices.BinarySearch(agents, tool.Name); !found {
+			t.Errorf("%s is not listed to agents", tool.Name)
+		}
+		if a := w.must(t, tool.Name, `{}`, ""); a.Text != tool.Server+"/"+tool.Upstream {
+			t.Errorf("%s leads to %q, want %s of %s", tool.Name, a.Text, tool.Upstream, tool.Server)
+		}
+	}
+}
+
+func namesSurviveARestart(t *testing.T, w *world) {
+	before := w.tools(t)
+	w.Stop()
+	if p := stage.Players(t, w.self); len(p) != 0 {
+		t.Errorf("servers outlive the gateway: %v", p)
+	}
+	w.Start("a", "b", "alpha", "beta", "x", "x_y", longAlias, "odd", "bent")
+	w.token = w.Token("")
+	if after := w.tools(t); !slices.Equal(before, after) {
+		t.Errorf("the tools were %+v\nand are %+v", before, after)
+	}
+}
+
+// status is a server as operators see it.
+type status struct {
+	Name, State, Error, Stderr string
+	Tools, Restarts            int
+	Warnings                   []string
+}
+
+func (w *world) server(t *testing.T, name string) status {
+	t.Helper()
+	var out struct{ Servers []status }
+	if err := json.Unmarshal([]byte(w.Must("", "servers", "list", "--json").Out), &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range out.Servers {
+		if s.Name == name {
+			return s
+		}
+	}
+	return status{}
+}
+
+func (w *world) add(t *testing.T, name string, env ...string) stage.Said {
+	t.Helper()
+	args := []string{"servers", "add", name}
+	for _, kv := range append([]string{"STAGE_ROLE=actor", "ACTOR_NAME=" + name, w.ledger.Env()}, env...) {
+		args = append(args, "--env", kv)
+	}
+	return w.Run("", append(args, "--", w.self)...)
+}
+
+// The number of tools grows with each good server; a bad one is named.
+func oneBadServer(t *testing.T, w *world) {
+	if s := w.server(t, "missing"); s.Error == "" || s.State == "ready" {
+		t.Errorf("the server that is not there: %+v", s)
+	}
+	before := len(w.tools(t))
+	grow := func(what string, by int) {
+		t.Helper()
+		if now := len(w.tools(t)); now != before+by {
+			t.Errorf("after %s: %d tools, want %d and %d more", what, now, before, by)
+		}
+	}
+	w.add(t, "zeta", named("search", "one"))
+	grow("one", 2)
+	w.add(t, "eta", named("search"))
+	grow("two", 3)
+	if r := w.Run("", "servers", "add", "bad", "--", "/no/such/program"); !strings.Contains(r.Out+r.Err, "bad") || !strings.Contains(r.Out+r.Err, "/no/such/program") {
+		t.Errorf("adding a bad one: %s", r)
+	}
+	grow("a bad one", 3)
+	if r := w.Run("", "servers", "add", "eta", "--", w.self); r.Code == 0 || !strings.Contains(r.Err, "eta") {
+		t.Errorf("adding a name that is taken: %s", r)
+	}
+	w.add(t, "theta", named("search"))
+	grow("three", 4)
+	for _, name := range []string{"zeta", "eta", "theta"} {
+		if a := w.must(t, name+"__search", `{}`, ""); a.Text != name+"/search" {
+			t.Errorf("%s: %s", name, a)
+		}
+	}
+	for _, name := range []string{"zeta", "eta", "bad", "theta"} {
+		w.Must("", "servers", "remove", name)
+	}
+	grow("removing them", 0)
+}
+
+// gone reports whether a process has ended.
+func gone(pid string) bool {
+	b, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err != nil || strings.Contains(string(b), ") Z ")
+}
+
+func childThatDoesNotEnd(t *testing.T, w *world) {
+	added := w.add(t, "stubborn", "ACTOR_STUBBORN=1")
+	began := time.Now()
+	child := w.must(t, "stubborn__spawn", `{}`, "").Text
+	var who struct{ PID int }
+	if a := w.must(t, "stubborn__who", `{}`, ""); json.Unmarshal([]byte(a.Text), &who) != nil {
+		t.Fatalf("%s after %s", a, added)
+	}
+	pid := strconv.Itoa(who.PID)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the results took %s", took)
+	}
+	if gone(pid) || gone(child) {
+		t.Fatalf("processes %s and %s are not there: this shows nothing", pid, child)
+	}
+	began = time.Now()
+	w.Must("", "servers", "remove", "stubborn")
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("removing it took %s", took)
+	}
+	w.Eventually(3*time.Second, "its processes are gone", func() error {
+		if gone(pid) && gone(child) {
+			return nil
+		}
+		return fmt.Errorf("%s gone: %t, its child %s gone: %t", pid, gone(pid), child, gone(child))
+	})
+}
+
+func exitsAfterItsReply(t *testing.T, w *world) {
+	for range 5 {
+		if a := w.must(t, "b__exit", `{}`, ""); a.Text != "goodbye" {
+			t.Errorf("%s", a)
+		}
+	}
+	a := w.must(t, "b__half", `{}`, keyed("half"))
+	for _, want := range []string{"outcome_unknown", "upstream_exited", "exit status 1", "about to fail ␛[31m"} {
+		if !strings.Contains(string(a.Result), want) {
+			t.Errorf("half a reply: %s lacks %q", a, want)
+		}
+	}
+	if a := w.must(t, "b__half", `{}`, keyed("half")); a.Code != "outcome_unknown" || w.ledger.Count("half") != 1 {
+		t.Errorf("again with its key: %s; it came %d times", a, w.ledger.Count("half"))
+	}
+	var out struct {
+		Reservations []struct{ Tool, Key, State string }
+	}
+	if err := json.Unmarshal([]byte(w.Must("", "reservations", "list", "--state", "unknown", "--json").Out), &out); err != nil || len(out.Reservations) != 1 || out.Reservations[0].Key != "half" {
+		t.Errorf("unknown outcomes: %+v, %v", out, err)
+	}
+	if a := w.must(t, "b__echo", `{}`, ""); a.Text != `{}` {
+		t.Errorf("afterwards: %s", a)
+	}
+}
+
+func longLines(t *testing.T, w *world) {
+	const limit = 2 << 20
+	for _, n := range []int{64<<10 - 1, 64 << 10, 1 << 20, limit - 1, limit} {
+		if a := w.must(t, "a__size", fmt.Sprintf(`{"n":%d}`, n), ""); a.IsError || len(a.Text) < n-200 {
+			t.Errorf("%d bytes: %d came, error %t", n, len(a.Text), a.IsError)
+		}
+	}
+	before := peak(t, w.PID())
+	restarts := w.server(t, "a").Restarts
+	if a := w.must(t, "a__size", fmt.Sprintf(`{"n":%d}`, limit+1), ""); !strings.Contains(string(a.Result), "response_too_large") {
+		t.Errorf("one byte more: %s", a)
+	}
+	if a := w.must(t, "a__echo", `{}`, ""); a.Text != `{}` || w.server(t, "a").Restarts != restarts {
+		t.Errorf("after that: %s, %d restarts", a, w.server(t, "a").Restarts-restarts)
+	}
+	if a := w.must(t, "a__endless", `{}`, ""); !a.IsError {
+		t.Errorf("a line without end: %s", a)
+	}
+	if a := w.must(t, "a__echo", `{}`, ""); a.Text != `{}` {
+		t.Errorf("after that: %s", a)
+	}
+	if grown := peak(t, w.PID()) - before; grown > 64<<10 {
+		t.Errorf("the gateway grew by %d MiB", grown>>10)
+	}
+}
+
+// peak is a process's largest resident size in KiB.
+func peak(t *testing.T, pid int) (kib int) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), "VmHWM:")
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib
+}
+
+func canceledRequest(t *testing.T, w *world) {
+	before := w.must(t, "b__who", `{}`, "").Text
+	hasty := *client
+	hasty.Timeout = 50 * time.Millisecond
+	if _, _, err := w.raw.postWith(&hasty, callBody("1", "b__wait", `{"n":1000}`, modernMeta), modernHeader("b__wait")); err == nil {
+		t.Fatal("the request was not cut off: this shows nothing")
+	}
+	if after := w.legacy(t).must(t, "b__who", `{}`, "").Text; after != before {
+		t.Errorf("before %s, after %s: it is another process", before, after)
+	}
+}
+
+var malformed = map[string]string{
+	"null result":   `{"jsonrpc":"2.0","id":ID,"result":null}`,
+	"text result":   `{"jsonrpc":"2.0","id":ID,"result":"x"}`,
+	"no content":    `{"jsonrpc":"2.0","id":ID,"result":{}}`,
+	"null content":  `{"jsonrpc":"2.0","id":ID,"result":{"content":null}}`,
+	"null item":     `{"jsonrpc":"2.0","id":ID,"result":{"content":[null]}}`,
+	"unknown type":  `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"hologram"}]}}`,
+	"no message":    `{"jsonrpc":"2.0","id":ID,"error":{"code":1}}`,
+	"null error":    `{"jsonrpc":"2.0","id":ID,"error":null}`,
+	"duplicate":     `{"jsonrpc":"2.0","id":ID,"result":{"content":[],"content":[]}}`,
+	"too deep":      `{"jsonrpc":"2.0","id":ID,"result":{"content":[],"x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}}`,
+	"odd structure": `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"x"}],"structuredContent":[1],"isError":"yes"}}`,
+}
+
+func malformedReplies(t *testing.T, w *world) {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	healthy := 0
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if a, err := w.call("1", "a__echo", `{}`, ""); err != nil || a.Text != `{}` {
+				t.Errorf("the healthy server meanwhile: %s, %v", a, err)
+			}
+			healthy++
+		}
+	})
+	for name, reply := range malformed {
+		if a := w.must(t, "b__raw", `{"reply":`+str(reply)+`}`, ""); !a.IsError || a.Text == "" {
+			t.Errorf("%s: %s", name, a)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if healthy == 0 {
+		t.Error("the healthy server was not called")
+	}
+	if strings.Contains(w.Log(), "panic") {
+		t.Error("something panicked")
+	}
+}
+
+func environment(t *testing.T, w *world) {
+	for server, want := range map[string][]string{
+		"a": {"X=1", "EMPTY=", "EQ=a=b=c", "LINES=a\nb", "UNI=é𝄞", "OWN=one", "STAGE_ROLE=actor", "ACTOR_NAME=a", w.ledger.Env()},
+		"b": {"Y=2", "STAGE_ROLE=actor", "ACTOR_NAME=b", w.ledger.Env()},
+	} {
+		var got []string
+		if err := json.Unmarshal([]byte(w.must(t, server+"__environ", `{}`, "").Text), &got); err != nil {
+			t.Fatal(err)
+		}
+		for _, kv := range want {
+			if !slices.Contains(got, kv) {
+				t.Errorf("%s lacks %q", server, kv)
+			}
+		}
+		for _, kv := range got {
+			name, _, _ := strings.Cut(kv, "=")
+			if !slices.Contains(want, kv) && !slices.Contains([]string{"HOME", "LANG", "PATH", "TMPDIR", "TZ", "USER"}, name) {
+				t.Errorf("%s has %q, which nobody gave it", server, kv)
+			}
+		}
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", w.PID()))
+	if err != nil || !strings.Contains(string(b), "CANARY-A") {
+		t.Errorf("the gateway itself lacks the canary (%v): this shows nothing", err)
+	}
+}
+
+func malformedTools(t *testing.T, w *world) {
+	var active []string
+	for _, tool := range w.of(t, "bent") {
+		if tool.Status == "active" {
+			active = append(active, tool.Upstream)
+		} else if tool.Reason == "" {
+			t.Errorf("%+v: no reason", tool)
+		}
+	}
+	slices.Sort(active)
+	if !slices.Equal(active, []string{"first", "last", "nodesc"}) {
+		t.Errorf("active are %v", active)
+	}
+	s := w.server(t, "bent")
+	t.Logf("warnings: %q", s.Warnings)
+	if len(s.Warnings)+len(w.of(t, "bent"))-len(active) < 8 {
+		t.Errorf("not every malformed tool is accounted for: %q, %+v", s.Warnings, w.of(t, "bent"))
+	}
+}
+
+// A server runs as a user of its own, which sees nothing of the data folder;
+// root does, so there is something to see.
+func ownUser(t *testing.T, w *world) {
+	uids := map[int]string{0: "root", gatewayUID: "the gateway"}
+	paths := 0
+	err := filepath.WalkDir(w.Data, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSocket != 0 {
+			return err
+		}
+		paths++
+		for _, server := range []string{"a", "b"} {
+			var who struct {
+				UID, PID, Bytes, Entries int
+				Error                    string
+			}
+			if err := json.Unmarshal([]byte(w.must(t, server+"__who", `{"path":`+str(path)+`}`, "").Text), &who); err != nil {
+				t.Fatal(err)
+			}
+			if who.Bytes > 0 || who.Entries > 0 || !strings.Contains(who.Error, "permission denied") {
+				t.Errorf("%s reads %s: %+v", server, path, who)
+			}
+			if other := uids[who.UID]; other != "" && other != server {
+				t.Errorf("%s runs as uid %d, which is that of %s", server, who.UID, other)
+			}
+			uids[who.UID] = server
+		}
+		return nil
+	})
+	if err != nil || paths < 15 {
+		t.Errorf("the control: root sees %d files and folders (%v)", paths, err)
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.PID()))
+	if err != nil || !regexp.MustCompile(`(?m)^Uid:\s+64550\s+64550\s+64550\s+64550$`).Match(b) {
+		t.Errorf("the gateway does not run as uid %d alone: %v", gatewayUID, err)
+	}
+}

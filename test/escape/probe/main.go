@@ -1,0 +1,56 @@
+// Command probe tries to reach what a sandbox must not reach, and prints what it
+// reached. The same binary runs inside sandboxes and, as a positive control,
+// outside: there it must succeed, or its silence inside proves nothing.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: probe [asroot] read|walk|mounts|fds|devices|dial|listen …")
+		os.Exit(2)
+	}
+	args := os.Args[2:]
+	switch os.Args[1] {
+	case "asroot":
+		os.Exit(asRoot(args))
+	case "read":
+		read(args[0], args[1:])
+	case "walk":
+		walk(args[0], args[1])
+	case "mounts":
+		mounts()
+	case "fds":
+		fds()
+	case "devices":
+		devices(args)
+	case "dial":
+		dial(args)
+	case "listen":
+		listen(args[0])
+	default:
+		os.Exit(2)
+	}
+	fmt.Println("END")
+}
+
+// asRoot runs the rest as root of a user namespace of its own.
+func asRoot(args []string) int {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	if err := cmd.Run(); err != nil {
+		fmt.Println("ASROOT", err)
+		return 1
+	}
+	return 0
+}
