@@ -1,0 +1,113 @@
+# Sallyport. `make` alone lists the targets; CONTRIBUTING.md says more.
+#
+# Needs Go and Debian 12 (elsewhere it says what to install). Every step prints
+# what it does and how far it is; what is up to date is not made again.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS   += --no-print-directory
+
+TAGS     := gore2regex
+LDFLAGS  := -s -w
+PROGRAMS := $(wildcard cmd/*)
+FUZZTIME ?= 10s
+LINT     := go tool -modfile=tools/go.mod golangci-lint
+
+# The programs are static; only the race detector needs cgo. The version comes
+# from the code, not from the folder's git state, so that builds can be compared.
+export CGO_ENABLED := 0
+BUILD := go build -trimpath -buildvcs=false -tags $(TAGS) -ldflags '$(LDFLAGS)'
+
+.PHONY: help build programs image run test npm check race fuzz escape conformance soak bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+build: programs image ## programs in bin/, the sandbox image in the cache
+	@echo "[4/4] SQL parser, compiled once to machine code"
+	@bin/sallyport warm
+	@echo "built: $$(ls bin | xargs)"
+
+programs:
+	@echo "[1/4] checking for tools"
+	@tools/need go= git=git
+	@echo "[2/4] building $(notdir $(PROGRAMS))"
+	@mkdir -p bin
+	@total=$$(go list -deps -tags $(TAGS) $(PROGRAMS:%=./%) 2> >(tools/progress >&2) | wc -l); \
+	$(BUILD) -v -o bin/ $(PROGRAMS:%=./%) 2>&1 | tools/progress -v total=$$total
+
+image:
+	@echo "[3/4] sandbox image"
+	@go run -trimpath -buildvcs=false ./image/buildimage
+
+run: build ## build, play the demo, then serve until Ctrl-C
+	@programs=$$(sha256sum bin/sallyport*); \
+	if [ "$$(id -u)" != 0 ]; then \
+		echo "==> not root: no demo and no sandboxes, so tools that run code are refused"; \
+	elif [ "$$programs" = "$$(cat bin/.demo 2>/dev/null)" ]; then \
+		echo "==> demo: held with these programs (bin/sallyport demo plays it again)"; \
+	else \
+		echo "==> demo: two attacks on a throw-away gateway"; \
+		bin/sallyport demo || { echo "==> the demo failed; bin/sallyport init and bin/sallyport serve --welcome start without it"; exit 1; }; \
+		echo "$$programs" >bin/.demo; \
+	fi
+	@data=$${SALLYPORT_DATA:-$$HOME/.local/state/sallyport}; \
+	if [ ! -e "$$data/sallyport.yaml" ]; then echo "==> first run: making $$data"; bin/sallyport init; fi
+	@echo "==> serving"
+	@exec bin/sallyport serve --welcome
+
+test: build npm ## every test; ends with "N passed, N failed"
+	@echo "==> vet"
+	@go vet -tags $(TAGS) ./...
+	@echo "==> tests"
+	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -p 2 -count 1 -timeout 10m ./...
+
+# Real MCP servers and clients, and the Node.js that they need.
+npm:
+	@tools/need node=nodejs npm=npm
+	@if ! cmp -s test/package-lock.json test/node_modules/.installed; then \
+		echo "==> npm packages for the tests"; \
+		cd test; \
+		npm ci --loglevel=error; \
+		cd node_modules; \
+		node=(node-linux-*/bin/node); \
+		ln -sf "../$${node[0]}" .bin/node; : "npm 9 drops this link with the package of the other processor"; \
+		cp ../package-lock.json .installed; \
+	fi
+
+check: ## formatting, vet and linters
+	@echo "[1/3] gofmt"
+	@out=$$(git ls-files '*.go' | xargs gofmt -l); if [ -n "$$out" ]; then echo "gofmt would change:"; echo "$$out"; exit 1; fi
+	@echo "[2/3] vet"
+	@go vet -tags $(TAGS) ./...
+	@echo "[3/3] linters (built from source the first time: several minutes)"
+	@$(LINT) run ./...
+
+race: build ## the tests under the race detector (needs a C compiler)
+	@tools/need gcc=gcc,libc6-dev
+	@SALLYPORT_BIN=$(CURDIR)/bin CGO_ENABLED=1 go run ./test/run -- -race -tags $(TAGS) -p 2 -count 1 -timeout 20m ./...
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@git grep -l '^func Fuzz' -- '*_test.go' | xargs -n1 dirname | sort -u | while read -r dir; do \
+		sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$dir"/*_test.go | while read -r f; do \
+			echo "==> $$dir $$f"; \
+			go test -tags $(TAGS) -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "./$$dir" </dev/null; \
+		done; \
+	done
+
+escape: build ## attacks from inside real sandboxes, each with its control
+	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 20m ./test/escape/... ./gvisor/... ./sandboxd/...
+
+conformance: build npm ## the world's clients and servers through a real gateway
+	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 20m ./test/conformance/... ./toolkit/...
+
+soak: build ## long runs: 1,000 kills, 1,000 sandboxes
+	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_SOAK=1 go run ./test/run -- -tags $(TAGS) -count 1 -timeout 60m ./test/crash/... ./gvisor/...
+
+bench: build ## latency and CPU beside a direct call and a plain proxy
+	@bin/sallyport bench
+	@SALLYPORT_BIN=$(CURDIR)/bin go test -tags $(TAGS) -run '^$$' -bench . ./test/bench
+	@go test -tags $(TAGS) -run '^$$' -bench . ./gateway/... ./mcpserver ./oauth ./limit/... ./catalog ./cedar ./risk ./redact/... ./store/sqlite
+
+clean: ## remove bin/ and the tests' npm packages (the cache folder stays)
+	@rm -rf bin test/node_modules
