@@ -26,21 +26,10 @@ func (a *App) callCommand() *cobra.Command {
 		Example: `  sallyport call run_python '{"code":"print(6*7)"}'`,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.Tool, c.Args, c.Wait = args[0], json.RawMessage("{}"), wait.Seconds()
-			if len(args) == 2 {
-				b, err := a.argument(args[1])
-				if err != nil {
-					return err
-				}
-				// The same strict reading as at the agents' door, before anything is sent.
-				if c.Args, err = canonical(b); err != nil {
-					return err
-				}
-			}
-			var err error
-			if c.Agent, err = a.agentOr(c.Agent); err != nil {
+			if err := a.typed(&c, args); err != nil {
 				return err
 			}
+			c.Wait = wait.Seconds()
 			var res adminapi.CallResult
 			if err := a.API(cmd.Context(), "POST", "/calls", c, &res); err != nil {
 				return err
@@ -61,6 +50,23 @@ func (a *App) callCommand() *cobra.Command {
 	f.StringVar(&c.Profile, "profile", "", "profile to call through")
 	f.DurationVar(&wait, "wait", 0, "how long to wait for a human, such as 5m")
 	return cmd
+}
+
+// typed fills in a call from TOOL [JSON|-]. The arguments are read as strictly
+// as at the agents' door, before anything is sent.
+func (a *App) typed(c *adminapi.Call, args []string) (err error) {
+	c.Tool, c.Args = args[0], json.RawMessage("{}")
+	if len(args) == 2 {
+		b, err := a.argument(args[1])
+		if err != nil {
+			return err
+		}
+		if c.Args, err = canonical(b); err != nil {
+			return err
+		}
+	}
+	c.Agent, err = a.agentOr(c.Agent)
+	return err
 }
 
 // canonical is sallyport.Canonical for what a person typed.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -54,18 +53,7 @@ func (a *App) policyExplain() *cobra.Command {
 		Use: "explain TOOL [JSON|-]", Short: "Say how a call would be decided now, and why, without making it", Args: cobra.RangeArgs(1, 2),
 		Example: `  sallyport policy explain run_shell '{"code":"ls"}' --agent reporter`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.Tool, c.Args = args[0], json.RawMessage("{}")
-			if len(args) == 2 {
-				b, err := a.argument(args[1])
-				if err != nil {
-					return err
-				}
-				if c.Args, err = canonical(b); err != nil {
-					return err
-				}
-			}
-			var err error
-			if c.Agent, err = a.agentOr(c.Agent); err != nil {
+			if err := a.typed(&c, args); err != nil {
 				return err
 			}
 			var x gateway.Explanation

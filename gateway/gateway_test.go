@@ -163,6 +163,11 @@ func TestStrangersDoNotFloodTheRecord(t *testing.T) {
 	if _, err := w.Call(t.Context(), bad); err == nil || w.last(t).Unrecorded != 999 {
 		t.Errorf("%v; the next entry stands for %d, want 999", err, w.last(t).Unrecorded)
 	}
+	w.now = w.now.Add(-time.Hour)
+	before := len(w.entries)
+	if _, err := w.Call(t.Context(), bad); err == nil || len(w.entries) != before+1 {
+		t.Errorf("%v; a clock that was set back silences the record", err)
+	}
 }
 
 func TestKeys(t *testing.T) {

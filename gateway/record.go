@@ -23,8 +23,7 @@ type record struct {
 	args json.RawMessage // canonical, not yet masked
 
 	// Set between begin and respond: what is owed to the ledger.
-	open   *Finish
-	output sallyport.Output
+	open *Finish
 }
 
 // receive opens the record. Where records cannot be kept, no call is taken.
@@ -54,7 +53,6 @@ func (r *record) began(key sallyport.ReservationKey, fence int64) {
 }
 
 func (r *record) done(out sallyport.Output) {
-	r.output = out
 	if r.open != nil {
 		r.open.State, r.open.Output, r.open.IsError = sallyport.Done, out.Content, out.IsError
 	}
@@ -86,17 +84,18 @@ func (r *record) respond(ctx context.Context, res *sallyport.Result, err *error)
 		sum := sha256.Sum256(res.Content)
 		r.ResultHash, r.IsError = hex.EncodeToString(sum[:]), res.IsError
 	}
-	silent := r.Code == sallyport.Unauthenticated && !r.g.strangers.speak(&r.Record, r.g.Now())
 	if r.g.Ended != nil {
 		r.g.Ended(r.Record)
 	}
+	if r.Code == sallyport.Unauthenticated && !r.g.strangers.speak(&r.Record, r.g.Now()) {
+		return
+	}
 	e := r.entry(sallyport.EntryOutcome, r.snapshot())
 	var failure error
-	switch {
-	case r.open != nil:
+	if r.open != nil {
 		r.open.Outcome = e
 		failure = r.g.Ledger.Finish(context.WithoutCancel(ctx), *r.open)
-	case !silent:
+	} else {
 		failure = r.g.Journal.Append(e)
 	}
 	if failure != nil {

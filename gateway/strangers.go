@@ -22,7 +22,7 @@ type strangers struct {
 func (s *strangers) speak(r *sallyport.Record, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.last) < strangerEvery {
+	if since := now.Sub(s.last); since >= 0 && since < strangerEvery { // a clock set back silences nobody
 		s.silent++
 		return false
 	}
