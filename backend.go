@@ -13,6 +13,8 @@ type Job struct {
 	Tool    Tool
 	Args    json.RawMessage // canonical; the bytes that were judged and approved
 	Key     string          // idempotency key to forward, "" if the caller gave none
+	Ticket  string          // that approved it, "" if none was needed
+	Profile string          // that it came through, "" is the default one
 	Tier    string          // chosen among Tool.Manifest.Tiers, "" for tools without one
 	Limits  Limits          // resolved, no zero fields, for sandbox tools
 	Egress  []string
@@ -25,6 +27,17 @@ type Job struct {
 type Output struct {
 	Content json.RawMessage // a complete MCP CallToolResult object
 	IsError bool
+
+	Connections []Connection // what a sandboxed run reached, or tried to
+}
+
+// A Connection tells what a sandboxed run reached, or tried to, and how often.
+type Connection struct {
+	Target  string `json:"target"` // host:port, as far as it was understood
+	Allowed bool   `json:"allowed"`
+	Reason  string `json:"reason,omitempty"` // why not; the words are those of package egress
+	Count   int    `json:"count"`
+	Bytes   int64  `json:"bytes,omitempty"` // in both directions
 }
 
 // Info describes a Backend.

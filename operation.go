@@ -28,6 +28,7 @@ type Request struct {
 	Profile    string // "" is the default profile
 	Key        string // idempotency key chosen by the caller, may be empty
 	Ticket     string // resumes a call that waited for approval, may be empty
+	Saga       string // ad-hoc saga that the call joins, may be empty
 	CallID     string // set by a door that runs Call again for a waiting caller, else empty
 	Trace      string // W3C traceparent, may be empty
 	Door       string // "mcp", "admin"
@@ -36,7 +37,18 @@ type Request struct {
 	// Notify, if set, receives progress and log notifications of the running
 	// call, already sanitised. It must not block for long.
 	Notify func(Notice)
+
+	// Gone, if set, is closed when nobody listens any more, though that does not
+	// cancel the call: a caller without a key is then not waited for any longer.
+	Gone <-chan struct{}
 }
+
+// A Cancellation is the cause of a context that somebody ended on purpose.
+type Cancellation struct {
+	By string // "client": it said so; "session": its session has ended; "shutdown": the gateway ends
+}
+
+func (c *Cancellation) Error() string { return "cancelled by the " + c.By }
 
 // A Notice is one message in mid-call: progress or a log line.
 type Notice struct {
@@ -50,5 +62,6 @@ type Result struct {
 	Content json.RawMessage // a complete MCP CallToolResult object, sanitised
 	IsError bool            // the tool failed; Content says how
 	Replay  bool            // an earlier call with the same key did the work
+	Twin    string          // the id of the identical earlier call, without a key, that did it; "" if none
 	At      time.Time       // when the outcome was recorded
 }

@@ -16,6 +16,7 @@ const (
 	EntryDecision EntryKind = "decision" // a human or the clock decided a ticket
 	EntryAdmin    EntryKind = "admin"    // an operator changed something
 	EntryStart    EntryKind = "start"    // a gateway started; calls left executing became unknown
+	EntrySaga     EntryKind = "saga"     // a saga or one of its steps moved
 )
 
 // An Entry is one audit record before it is sealed. The audit package gives it
@@ -30,35 +31,39 @@ type Entry struct {
 
 // A Record tells one call: who, what, how far it came and how it ended.
 type Record struct {
-	CallID     string          `json:"call_id"`
-	Door       string          `json:"door"`
-	Tenant     string          `json:"tenant,omitempty"`
-	Principal  string          `json:"principal,omitempty"`
-	OnBehalfOf string          `json:"on_behalf_of,omitempty"`
-	Actor      string          `json:"actor,omitempty"`
-	Profile    string          `json:"profile,omitempty"`
-	Kind       Kind            `json:"operation"`
-	Target     string          `json:"target"`
-	ToolDigest string          `json:"tool_digest,omitempty"`
-	Server     string          `json:"server,omitempty"`
-	Upstream   string          `json:"upstream_name,omitempty"`
-	Args       json.RawMessage `json:"args,omitempty"` // canonical, secrets masked
-	Key        string          `json:"key,omitempty"`
-	Ticket     string          `json:"ticket,omitempty"`
-	Risk       *Risk           `json:"risk,omitempty"`
-	Policies   []string        `json:"policies,omitempty"`
-	Path       []Step          `json:"path"`
-	Code       Code            `json:"code,omitempty"` // "" = ok
-	Message    string          `json:"message,omitempty"`
-	IsError    bool            `json:"is_error,omitempty"`
-	Replay     bool            `json:"replay,omitempty"`
-	Findings   []string        `json:"findings,omitempty"` // what sanitise masked or flagged
-	ResultHash string          `json:"result_sha256,omitempty"`
-	Isolation  string          `json:"isolation,omitempty"`
-	Trace      string          `json:"trace,omitempty"`
-	Unrecorded int             `json:"unrecorded,omitempty"` // refusals of strangers since the last entry, which this one stands for
-	Started    time.Time       `json:"started"`
-	Duration   time.Duration   `json:"duration_ns"`
+	CallID      string          `json:"call_id"`
+	Door        string          `json:"door"`
+	Tenant      string          `json:"tenant,omitempty"`
+	Principal   string          `json:"principal,omitempty"`
+	OnBehalfOf  string          `json:"on_behalf_of,omitempty"`
+	Actor       string          `json:"actor,omitempty"`
+	Profile     string          `json:"profile,omitempty"`
+	Kind        Kind            `json:"operation"`
+	Target      string          `json:"target"`
+	ToolDigest  string          `json:"tool_digest,omitempty"`
+	Server      string          `json:"server,omitempty"`
+	Upstream    string          `json:"upstream_name,omitempty"`
+	Args        json.RawMessage `json:"args,omitempty"` // canonical, secrets masked
+	Key         string          `json:"key,omitempty"`
+	Ticket      string          `json:"ticket,omitempty"`
+	Saga        string          `json:"saga,omitempty"` // that the call belongs to
+	Risk        *Risk           `json:"risk,omitempty"`
+	Policies    []string        `json:"policies,omitempty"`
+	Path        []Step          `json:"path"`
+	Code        Code            `json:"code,omitempty"` // "" = ok
+	Message     string          `json:"message,omitempty"`
+	IsError     bool            `json:"is_error,omitempty"`
+	Replay      bool            `json:"replay,omitempty"`
+	Twin        string          `json:"twin,omitempty"`     // call that this one, without a key, repeats
+	Findings    []string        `json:"findings,omitempty"` // what sanitise masked or flagged
+	ResultHash  string          `json:"result_sha256,omitempty"`
+	Isolation   string          `json:"isolation,omitempty"`
+	Reached     []Connection    `json:"connections,omitempty"` // of a sandboxed run
+	Trace       string          `json:"trace,omitempty"`
+	CancelledBy string          `json:"cancelled_by,omitempty"` // who ended it early: "client", "disconnect", "session", "shutdown"
+	Unrecorded  int             `json:"unrecorded,omitempty"`   // refusals of strangers since the last entry, which this one stands for
+	Started     time.Time       `json:"started"`
+	Duration    time.Duration   `json:"duration_ns"`
 }
 
 // A Change tells what an operator, or the gateway by itself, changed.

@@ -2,8 +2,39 @@ package sallyport
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
+
+// MaxKey is the greatest length of an idempotency key in bytes.
+const MaxKey = 255
+
+// Scope stands between a caller's key and the user on whose behalf it was used.
+// No key of a caller's holds it.
+const Scope = " → "
+
+// CheckKey reports why a caller cannot use an idempotency key, or nil. A key is
+// 1 to MaxKey printable ASCII characters, with no space at either end: two keys
+// that look the same are the same, and one to which the gateway has added
+// something (see Scope) is nobody's to choose.
+func CheckKey(key string) error {
+	bad := func(format string, args ...any) error {
+		return &Error{Code: Invalid, Message: fmt.Sprintf(format, args...),
+			Hint: fmt.Sprintf("use 1 to %d printable ASCII characters, with no space at either end, such as a UUID", MaxKey)}
+	}
+	switch {
+	case key == "":
+		return bad("the idempotency key is empty")
+	case len(key) > MaxKey:
+		return bad("the idempotency key has %d bytes, more than %d", len(key), MaxKey)
+	}
+	for i := range len(key) {
+		if key[i] < ' ' || key[i] > '~' || key[i] == ' ' && (i == 0 || i == len(key)-1) {
+			return bad("the idempotency key holds a character that is not allowed, at byte %d", i+1)
+		}
+	}
+	return nil
+}
 
 // A ReservationState is where one keyed call stands.
 //
@@ -41,7 +72,7 @@ type Reservation struct {
 	Fence       int64            `json:"fence"`  // grows with each owner; an older owner's writes are refused
 	Lease       time.Time        `json:"lease"`  // executing beyond it, with its writer gone, is unknown
 	Writer      string           `json:"writer"` // the gateway process that executes it
-	Output      json.RawMessage  `json:"-"`      // raw output of a done call, sanitised anew at each replay
+	Output      json.RawMessage  `json:"-"`      // raw output of a done call, sanitised anew at each replay; nil if it is not kept
 	IsError     bool             `json:"is_error"`
 	CreatedAt   time.Time        `json:"created_at"`
 	UpdatedAt   time.Time        `json:"updated_at"`

@@ -1,6 +1,9 @@
 package sallyport
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A Level says how much harm an operation could do.
 type Level int
@@ -47,6 +50,39 @@ type Risk struct {
 	Irreversible bool     `json:"irreversible"` // the caller cannot undo it; implies Critical
 	Reasons      []string `json:"reasons"`      // plain sentences, most dangerous first
 	Objects      []string `json:"objects"`      // tables, files, hosts that it names
+
+	Effects []string `json:"effects,omitempty"` // classes of effect, sorted: see the Effect constants
+	Parts   []Part   `json:"parts,omitempty"`   // the dangerous parts of the arguments, most dangerous first
+	Amounts []Amount `json:"amounts,omitempty"` // money that it moves
+}
+
+// The classes of effect: the same whichever tool, server or language brings
+// the effect about.
+const (
+	EffectRead       = "read"       // reads data
+	EffectWrite      = "write"      // adds or changes data
+	EffectDelete     = "delete"     // removes data
+	EffectDestroy    = "destroy"    // removes what holds data: tables, volumes, clusters
+	EffectPrivileges = "privileges" // changes who may do what
+	EffectExecute    = "execute"    // runs programs or code
+	EffectNetwork    = "network"    // talks to another machine
+	EffectMessage    = "message"    // tells somebody outside something
+	EffectMoney      = "money"      // moves money
+	EffectOpaque     = "opaque"     // cannot be read
+)
+
+// A Part is a piece of the arguments that a human must see first.
+type Part struct {
+	Path  string `json:"path,omitempty"` // JSON Pointer, "" if it is not one argument's
+	Label string `json:"label"`          // "operation", "table", "recipient", "amount"
+	Text  string `json:"text"`           // as it is written, shortened
+}
+
+// An Amount is money that a call moves.
+type Amount struct {
+	Value     string `json:"value"`              // a decimal, exactly as it is written
+	Currency  string `json:"currency,omitempty"` // ISO 4217, upper case
+	Recipient string `json:"recipient,omitempty"`
 }
 
 // Mutating reports whether the operation may change anything.
@@ -64,13 +100,16 @@ func (r Risk) Join(o Risk) Risk {
 		Irreversible: r.Irreversible || o.Irreversible,
 		Reasons:      union(hi.Reasons, lo.Reasons),
 		Objects:      union(hi.Objects, lo.Objects),
+		Effects:      slices.Sorted(slices.Values(union(r.Effects, o.Effects))),
+		Parts:        union(hi.Parts, lo.Parts),
+		Amounts:      slices.Concat(r.Amounts, o.Amounts), // the same amount twice is twice the money
 	}
 }
 
-func union(a, b []string) []string {
-	out := make([]string, 0, len(a)+len(b))
-	seen := make(map[string]bool, len(a)+len(b))
-	for _, s := range append(append([]string(nil), a...), b...) {
+func union[T comparable](a, b []T) []T {
+	out := make([]T, 0, len(a)+len(b))
+	seen := make(map[T]bool, len(a)+len(b))
+	for _, s := range slices.Concat(a, b) {
 		if !seen[s] {
 			seen[s] = true
 			out = append(out, s)

@@ -84,21 +84,54 @@ type Manifest struct {
 	Egress     []string      // host:port allowed
 	Secrets    []SecretGrant // scoped to this tool
 	Timeout    time.Duration // of an upstream call, 0 = default
+	Untrusted  bool          // what it returns was written by strangers: wrapped, and its reader is tainted
+	MayReceive []string      // "secrets": arguments may hold them
 	Deprecated *Deprecation
 	Compensate *Compensation
+	Dedupe     time.Duration // an identical call without a key within it is a repetition, 0 = never
+	Witness    []Witness     // looks at the target, taken for a ticket and again before it is used
+}
+
+// A Witness says how to look at what a call is about: by which read-only tool,
+// with which arguments, and which part of its answer counts.
+type Witness struct {
+	Name   string
+	Tool   string          // exposed name; must be read-only for this gateway
+	Args   json.RawMessage // an object; {"$arg": "/path"} stands for that argument of the call
+	Select string          // JSON Pointer into the tool's result, "" for all of it
+	Binds  string          // JSON Pointer of the call's argument whose content is seen here, or ""
 }
 
 // A RiskField names a part of the arguments that carries an effect.
 type RiskField struct {
-	Path    string // JSON Pointer into the arguments, e.g. "/sql"
-	Kind    string // "sql", "shell", "http_method", "url", "path", "amount", "recipient"
-	Dialect string // for sql: "postgres", "sqlite", "mysql"
+	Path       string // JSON Pointer into the arguments, e.g. "/sql"; * stands for every element of a list
+	Kind       string // one of RiskKinds()
+	Dialect    string // for sql: "postgres", "sqlite", "mysql"
+	Effect     string // for path: "reads", "creates", "appends", "writes", "overwrites", "deletes", "" if nothing is said
+	Reversible bool   // for amount: the money can be called back, so moving it is not irreversible
+	Scale      int    // for amount: decimal places that it leaves out, 2 for cents
 }
 
-// A SecretGrant lets a tool use one stored secret under a name.
+// RiskKinds are what a part of the arguments can be.
+func RiskKinds() []string {
+	return []string{
+		"sql", "shell", "path", "reference",
+		"http_method", "url", "http_headers", "http_body",
+		"cloud", "kubernetes", "kubernetes_verb", "kubernetes_resource",
+		"amount", "currency", "account",
+		"recipient", "subject", "body", "attachment",
+	}
+}
+
+// A SecretGrant lets a tool use one stored secret: as an environment variable,
+// or, better, as a header of its requests to one host, where the value never
+// enters the sandbox.
 type SecretGrant struct {
-	Name string // in the secret store
-	Env  string // environment variable inside the sandbox or the upstream's process
+	Name   string // in the secret store
+	Env    string // environment variable inside the sandbox; "" if Header is set
+	Header string // of requests to Host, set by the egress broker
+	Prefix string // before the value in Header, e.g. "Bearer "
+	Host   string // host:port, one of the tool's egress list
 }
 
 // A Deprecation says until when a tool can still be called and what to use instead.
@@ -106,6 +139,7 @@ type Deprecation struct{ Since, Until, Use string }
 
 // A Compensation names the tool that undoes this one.
 type Compensation struct {
-	Tool string
-	Args json.RawMessage
+	Tool       string
+	Args       json.RawMessage // may refer to the call: {"$ref": "arguments.path"}, {"$ref": "result.structuredContent.id"}
+	Idempotent bool            // undoing twice, or what never happened, does no harm
 }
