@@ -36,6 +36,21 @@ type Resolution struct {
 	State  sallyport.ReservationState // Done: it took effect; Failed: it certainly did not, the key is free again
 	By     string
 	Reason string
+	Output json.RawMessage // for Done: what a repeated call gets, a CallToolResult; nil says only that it took effect
+}
+
+// SealedRow is the first byte of a sealed row. No JSON text begins with it.
+const SealedRow = 1
+
+// A Box makes rows illegible at rest. (secret)
+type Box interface {
+	// Seal returns plain in sealed form, which begins with SealedRow and is bound
+	// to the tenant and the row: it cannot stand for another.
+	Seal(tenant, row string, plain []byte) []byte
+
+	// Open is the reverse. It returns code Unavailable for what was altered or
+	// sealed with another key.
+	Open(tenant, row string, sealed []byte) ([]byte, error)
 }
 
 // A Pin is what a team agreed that a tool is. The catalogue compares what an
@@ -64,4 +79,31 @@ type Server struct {
 type SecretInfo struct {
 	Name      string    `json:"name"`
 	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// MaxSagaSteps bounds the calls of one ad-hoc saga.
+const MaxSagaSteps = 100
+
+// A SagaFilter chooses sagas. Empty fields match everything.
+type SagaFilter struct {
+	Tenant    string
+	Principal string
+	States    []sallyport.SagaState
+	Due       time.Time // only those that are to be looked at by then, the most urgent first
+	Limit     int
+}
+
+// A SagaMove is one change of a saga. Saga is as it is to be, and its Revision
+// the one that was read: if the saga has moved since, or Fence is not 0 and no
+// longer the driver's, the move is refused with code Conflict, and nothing of
+// it is stored.
+type SagaMove struct {
+	Saga  sallyport.Saga
+	Fence int64
+	Steps []int // indexes of the steps that changed
+	Entry sallyport.Entry
+
+	// Close uses keys up, so that no call under them can begin any more. A key
+	// under which a call is executing refuses the move; one that is done stays.
+	Close []sallyport.ReservationKey
 }

@@ -11,10 +11,11 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/store/relational"
 	"sallyport.dev/sallyport/store/sqlite"
 )
 
-func benchStore(b *testing.B, heads bool) *sqlite.Store {
+func benchStore(b *testing.B, heads bool, opts ...relational.Option) *sqlite.Store {
 	b.Helper()
 	dir := b.TempDir()
 	key, err := audit.CreateKey(dir)
@@ -29,7 +30,7 @@ func benchStore(b *testing.B, heads bool) *sqlite.Store {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := sqlite.Open(dir+"/sallyport.db", seal)
+	s, err := sqlite.Open(dir+"/sallyport.db", seal, opts...)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,28 +6,20 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
-	"slices"
+
+	"sallyport.dev/sallyport/store/relational"
+	"sallyport.dev/sallyport/store/transact"
 )
 
+// own are what this kind of database adds to the shared migrations.
+//
 //go:embed migrations/*.sql
-var migrations embed.FS
+var own embed.FS
 
 // applicationID marks the file as ours ("SPRT").
 const applicationID = 0x53505254
 
-// querier is what *sql.Conn and *sql.DB share.
-type querier interface {
-	QueryRowContext(ctx context.Context, q string, args ...any) *sql.Row
-}
-
-func versions() ([]string, error) {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
-	slices.Sort(names)
-	return names, err
-}
-
-func version(ctx context.Context, db querier) (int, error) {
+func version(ctx context.Context, db transact.Querier) (int, error) {
 	var id, v, tables int
 	if err := db.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
 		return 0, err
@@ -44,39 +36,30 @@ func version(ctx context.Context, db querier) (int, error) {
 	return v, nil
 }
 
-func checkVersion(ctx context.Context, db querier) error {
-	names, err := versions()
+func checkVersion(ctx context.Context, db transact.Querier) error {
+	v, err := version(ctx, db)
 	if err != nil {
 		return err
 	}
-	v, err := version(ctx, db)
-	switch {
-	case err != nil:
-		return err
-	case v > len(names):
-		return fmt.Errorf("the database has schema version %d, this program knows up to %d: use the newer program", v, len(names))
-	case v < len(names):
-		return fmt.Errorf("the database has schema version %d, this program needs %d: start the gateway once to bring it up to date", v, len(names))
-	}
-	return nil
+	return relational.CheckSchema(v, own)
 }
 
 // migrate applies what is missing, each step in a transaction of its own.
 // Two processes that start together are serialised by the write lock.
 func migrate(ctx context.Context, conn *sql.Conn) error {
-	names, err := versions()
+	steps, err := relational.Migrations(own)
 	if err != nil {
 		return err
 	}
 	for {
-		done, err := migrateOne(ctx, conn, names)
+		done, err := migrateOne(ctx, conn, steps)
 		if err != nil || done {
 			return err
 		}
 	}
 }
 
-func migrateOne(ctx context.Context, conn *sql.Conn, names []string) (done bool, err error) {
+func migrateOne(ctx context.Context, conn *sql.Conn, steps []relational.Migration) (done bool, err error) {
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
@@ -86,19 +69,15 @@ func migrateOne(ctx context.Context, conn *sql.Conn, names []string) (done bool,
 	if err != nil {
 		return false, err
 	}
-	if v == len(names) {
+	if v == len(steps) {
 		return true, nil
 	}
-	if v > len(names) {
-		return false, fmt.Errorf("the database has schema version %d, this program knows up to %d: use the newer program", v, len(names))
+	if v > len(steps) {
+		return false, relational.TooNew(v, len(steps))
 	}
-	text, err := migrations.ReadFile(names[v])
-	if err != nil {
-		return false, err
-	}
-	text = fmt.Appendf(text, "\nPRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, v+1)
-	if _, err := tx.ExecContext(ctx, string(text)); err != nil {
-		return false, fmt.Errorf("%s: %w", names[v], err)
+	text := fmt.Sprintf("%s\nPRAGMA application_id = %d; PRAGMA user_version = %d;", steps[v].SQL, applicationID, v+1)
+	if _, err := tx.ExecContext(ctx, text); err != nil {
+		return false, fmt.Errorf("%s: %w", steps[v].Name, err)
 	}
 	return false, tx.Commit()
 }

@@ -11,12 +11,14 @@ import (
 	osexec "os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/secret"
 	"sallyport.dev/sallyport/store/sqlite"
 )
 
@@ -24,6 +26,13 @@ import (
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("SALLYPORT_TEST_BEGIN"); dir != "" {
 		if err := beginMany(dir); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if dir := os.Getenv("SALLYPORT_TEST_HOLD"); dir != "" {
+		if err := hold(dir); err != nil {
 			fmt.Println("error:", err)
 			os.Exit(1)
 		}
@@ -48,11 +57,7 @@ func beginOf(k, ticket string) gateway.Begin {
 // beginMany opens the database, waits for the starting signal, and tries each
 // call that it is told, all at once.
 func beginMany(dir string) error {
-	key, err := audit.LoadKey(dir)
-	if err != nil {
-		return err
-	}
-	s, err := (&place{dir: dir, key: key}).open(time.Now)
+	s, err := openAgain(dir)
 	if err != nil {
 		return err
 	}
@@ -200,5 +205,105 @@ func checkIntents(t *testing.T, p *place, want int) {
 	}
 	if rep := verify(t, p, p.Heads(t)); !rep.OK() {
 		t.Error(rep.Problems)
+	}
+}
+
+// hold takes a key, waits for a word, and then says how the call ended.
+func hold(dir string) error {
+	s, err := openAgain(dir)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	b := beginOf("held", "")
+	b.Lease = time.Second
+	fence, err := s.Begin(context.Background(), b)
+	if err != nil {
+		return err
+	}
+	fmt.Println("begun")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	err = s.Finish(context.Background(), gateway.Finish{Key: b.Key, Fence: fence, State: sallyport.Done, Output: json.RawMessage(`{"content":[]}`),
+		Outcome: sallyport.Entry{Tenant: "t", Kind: sallyport.EntryOutcome, CallID: "held", Payload: []byte("{}")}})
+	if err == nil {
+		fmt.Println("recorded")
+		return nil
+	}
+	fmt.Println(sallyport.CodeOf(err))
+	return nil
+}
+
+func openAgain(dir string) (*sqlite.Store, error) {
+	key, err := audit.LoadKey(dir)
+	if err != nil {
+		return nil, err
+	}
+	box, err := secret.OpenRows(dir)
+	if err != nil {
+		return nil, err
+	}
+	return (&place{dir: dir, key: key, box: box}).open(time.Now)
+}
+
+// TO-37: an owner that is paused beyond its lease, and then goes on, records
+// nothing. The control is not paused.
+func TestTO37_PausedOwner(t *testing.T) {
+	for _, paused := range []bool{true, false} {
+		t.Run(fmt.Sprintf("paused=%v", paused), func(t *testing.T) {
+			p := newPlace(t)
+			s := p.Open(t, time.Now)
+			defer s.Close()
+			cmd := osexec.CommandContext(t.Context(), os.Args[0])
+			cmd.Env = append(os.Environ(), "SALLYPORT_TEST_HOLD="+p.dir)
+			cmd.Stderr = os.Stderr
+			in, err1 := cmd.StdinPipe()
+			out, err2 := cmd.StdoutPipe()
+			if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(out)
+			if !lines.Scan() || lines.Text() != "begun" {
+				t.Fatalf("the owner said %q", lines.Text())
+			}
+			want, state := "recorded", sallyport.Done
+			if paused {
+				want, state = string(sallyport.Conflict), sallyport.Unknown
+				if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+					r, err := s.Find(t.Context(), beginOf("held", "").Key)
+					if err != nil || r == nil || time.Now().After(deadline) {
+						t.Fatalf("%+v, %v", r, err)
+					}
+					if r.State == sallyport.Unknown {
+						break
+					}
+				}
+				if _, err := s.Begin(t.Context(), beginOf("held", "")); sallyport.CodeOf(err) != sallyport.OutcomeUnknown {
+					t.Errorf("somebody else's Begin: %v", err)
+				}
+				if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := io.WriteString(in, "go on\n"); err != nil {
+				t.Fatal(err)
+			}
+			if !lines.Scan() || lines.Text() != want {
+				t.Errorf("the owner's Finish: %q, want %q", lines.Text(), want)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+			if r, err := s.Find(t.Context(), beginOf("held", "").Key); err != nil || r.State != state {
+				t.Errorf("afterwards: %+v, %v; want %s", r, err, state)
+			}
+			if _, err := s.Begin(t.Context(), beginOf("held", "")); err == nil {
+				t.Error("the key could be taken again")
+			}
+		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/audit"
+	"sallyport.dev/sallyport/secret"
+	"sallyport.dev/sallyport/store/relational"
 	"sallyport.dev/sallyport/store/sqlite"
 	"sallyport.dev/sallyport/store/storetest"
 )
@@ -17,6 +19,7 @@ import (
 type place struct {
 	dir string
 	key *audit.Key
+	box *secret.Rows
 }
 
 func newPlace(t *testing.T) *place {
@@ -27,6 +30,12 @@ func newPlace(t *testing.T) *place {
 		t.Fatal(err)
 	}
 	p.key = key
+	if err := secret.CreateKey(p.dir); err != nil {
+		t.Fatal(err)
+	}
+	if p.box, err = secret.OpenRows(p.dir); err != nil {
+		t.Fatal(err)
+	}
 	return p
 }
 
@@ -49,7 +58,11 @@ func (p *place) open(clock func() time.Time) (*sqlite.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sqlite.Open(p.db(), seal, sqlite.WithClock(clock))
+	opts := []relational.Option{relational.WithClock(clock), relational.WithOpenCalls(storetest.OpenCalls), relational.WithKeptOutputs(storetest.KeptOutputs)}
+	if p.box != nil {
+		opts = append(opts, relational.WithBox(p.box))
+	}
+	return sqlite.Open(p.db(), seal, opts...)
 }
 
 func (p *place) Open(t *testing.T, clock func() time.Time) storetest.Store {

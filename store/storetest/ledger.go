@@ -77,11 +77,27 @@ func testLease(t *testing.T, f *fixture) {
 	if n := f.count(t, sallyport.EntryOutcome); n != 1 {
 		t.Errorf("%d outcomes, want 1: that it is unknown", n)
 	}
-	// the writer is alive after all, and knows
-	must(t, f.Finish(t.Context(), finish("k", fence, sallyport.Done)))
-	if s := f.state(t, "k"); s != sallyport.Done {
+	// The writer is alive after all, and says how it ended: too late.
+	for range 2 {
+		wantCode(t, "a late Finish", f.Finish(t.Context(), finish("k", fence, sallyport.Done)), sallyport.Conflict)
+	}
+	if s := f.state(t, "k"); s != sallyport.Unknown {
 		t.Errorf("after a late Finish: %s", s)
 	}
+	if n := f.count(t, sallyport.EntryOutcome); n != 3 {
+		t.Errorf("%d outcomes, want 3: that it is unknown, and what its owner said afterwards", n)
+	}
+	// The same when nobody had looked in between.
+	fence, err = f.Begin(t.Context(), begin("unseen", transfer))
+	must(t, err)
+	f.pass(time.Minute)
+	wantCode(t, "a late Finish that nobody saw", f.Finish(t.Context(), finish("unseen", fence, sallyport.Done)), sallyport.Conflict)
+	if r, err := f.Find(t.Context(), key("unseen")); err != nil || r.State != sallyport.Unknown || r.Output != nil {
+		t.Errorf("after a late Finish: %+v, %v", r, err)
+	}
+	must(t, f.Resolve(t.Context(), store.Resolution{Key: key("unseen"), State: sallyport.Failed, By: "ada", Reason: "seen"}))
+	_, err = f.Begin(t.Context(), begin("unseen", transfer))
+	wantCode(t, "after it was resolved", err, "")
 }
 
 func testUnchanged(t *testing.T, f *fixture) {
@@ -210,6 +226,12 @@ func testResolve(t *testing.T, f *fixture) {
 	}
 	fence := lose("a")
 	lose("b")
+	lose("c")
+	told := json.RawMessage(`{"content":[{"type":"text","text":"paid 9007199254740993"}]}`)
+	must(t, f.Resolve(t.Context(), store.Resolution{Key: key("c"), State: sallyport.Done, By: "ada", Reason: "seen", Output: told}))
+	if r, err := f.Find(t.Context(), key("c")); err != nil || r.State != sallyport.Done || string(r.Output) != string(told) {
+		t.Errorf("resolved with a result: %+v, %v", r, err)
+	}
 	must(t, f.Resolve(t.Context(), store.Resolution{Key: key("a"), State: sallyport.Done, By: "ada", Reason: "seen in the bank's log"}))
 	must(t, f.Resolve(t.Context(), store.Resolution{Key: key("b"), State: sallyport.Failed, By: "ada", Reason: "never arrived"}))
 	r, err := f.Find(t.Context(), key("a"))
@@ -224,16 +246,17 @@ func testResolve(t *testing.T, f *fixture) {
 		r    store.Resolution
 		code sallyport.Code
 	}{
-		"done":      {store.Resolution{Key: key("a"), State: sallyport.Failed, By: "ada", Reason: "x"}, sallyport.Conflict},
-		"executing": {store.Resolution{Key: key("b"), State: sallyport.Done, By: "ada", Reason: "x"}, sallyport.Conflict},
-		"no such":   {store.Resolution{Key: key("c"), State: sallyport.Done, By: "ada", Reason: "x"}, sallyport.NotFound},
-		"no reason": {store.Resolution{Key: key("a"), State: sallyport.Done, By: "ada"}, sallyport.Invalid},
-		"unknown":   {store.Resolution{Key: key("a"), State: sallyport.Unknown, By: "ada", Reason: "x"}, sallyport.Invalid},
+		"done":              {store.Resolution{Key: key("a"), State: sallyport.Failed, By: "ada", Reason: "x"}, sallyport.Conflict},
+		"executing":         {store.Resolution{Key: key("b"), State: sallyport.Done, By: "ada", Reason: "x"}, sallyport.Conflict},
+		"no such":           {store.Resolution{Key: key("d"), State: sallyport.Done, By: "ada", Reason: "x"}, sallyport.NotFound},
+		"result of nothing": {store.Resolution{Key: key("a"), State: sallyport.Failed, By: "ada", Reason: "x", Output: told}, sallyport.Invalid},
+		"no reason":         {store.Resolution{Key: key("a"), State: sallyport.Done, By: "ada"}, sallyport.Invalid},
+		"unknown":           {store.Resolution{Key: key("a"), State: sallyport.Unknown, By: "ada", Reason: "x"}, sallyport.Invalid},
 	} {
 		wantCode(t, what, f.Resolve(t.Context(), res.r), res.code)
 	}
-	if n := f.count(t, sallyport.EntryAdmin); n != 2 {
-		t.Errorf("%d admin entries, want 2", n)
+	if n := f.count(t, sallyport.EntryAdmin); n != 3 {
+		t.Errorf("%d admin entries, want 3", n)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 // A Store is all that a gateway keeps.
 type Store interface {
 	gateway.Ledger
+	gateway.Past
 	Approvals
 	Upkeep
 	Agents
@@ -28,7 +29,13 @@ type Store interface {
 	Pins
 	Servers
 	Secrets
+	gateway.Taints
 	Record
+	Passkeys
+	Links
+	Outbox
+	Inbox
+	Sagas
 	Close() error
 }
 
@@ -38,6 +45,14 @@ type Approvals interface {
 	Decide(ctx context.Context, tenant string, d sallyport.Decision, run time.Duration) (sallyport.Ticket, error)
 	Withdraw(ctx context.Context, tenant, id, by, reason string) (sallyport.Ticket, error)
 	Expire(ctx context.Context, now time.Time) ([]sallyport.Ticket, error)
+	TicketBounds
+}
+
+// TicketBounds are what an approval can lose, and what may be asked for.
+type TicketBounds interface {
+	Void(ctx context.Context, tenant, id, by, reason string) (sallyport.Ticket, error)
+	Escalate(ctx context.Context, before time.Time, groups []string) ([]sallyport.Ticket, error)
+	SetTicketRules(r store.TicketRules)
 }
 
 // Upkeep looks after reservations.
@@ -126,24 +141,61 @@ func Run(t *testing.T, newPlace func(t *testing.T) Place) {
 		{"NoLongerNeeded", testNoLongerNeeded},
 		{"TO22_AlteredArguments", testAltered},
 		{"TO24_ParallelDuplicates", testParallel},
+		{"OneKey", testOneKey},
+		{"Together", testTogether},
+		{"Panic", testPanic},
+		{"OddTexts", testOddTexts},
 		{"FO27_Digits", testDigits},
 		{"FO59_DecideOnce", testDecideOnce},
 		{"FO59_Twins", testTwins},
 		{"BothClocks", testBothClocks},
 		{"Withdraw", testWithdraw},
 		{"ListTickets", testListTickets},
+		{"Quorum", testQuorum},
+		{"QuorumInParallel", testQuorumInParallel},
+		{"FirstRejectionRejects", testFirstRejection},
+		{"NoSelfApproval", testNoSelfApproval},
+		{"LateVotes", testLateVotes},
+		{"TO23_Standing", testStanding},
+		{"TO23_AgentStopped", testAgentStopped},
+		{"Void", testVoid},
+		{"Escalate", testEscalate},
+		{"TO27_CoolDown", testCoolDown},
+		{"TO27_CoolDownWithoutTicket", testCoolDownWithoutTicket},
+		{"TO28_Flood", testFlood},
 		{"Recover", testRecover},
 		{"Resolve", testResolve},
 		{"Prune", testPrune},
+		{"PruneMany", testPruneMany},
+		{"TO37_OpenCalls", testOpenCalls},
+		{"KeptOutputs", testKeptOutputs},
+		{"TO27_Windows", testWindows},
+		{"TO27_WindowRace", testWindowRace},
+		{"Quotas", testQuotas},
+		{"Twins", testTwinCalls},
+		{"Linearizable", testLinear},
+		{"LinearizableMutants", testLinearMutants},
 		{"Tenants", testTenants},
 		{"Agents", testAgents},
 		{"Admins", testAdmins},
 		{"Pins", testPins},
 		{"Servers", testServers},
 		{"Secrets", testSecrets},
+		{"TO16_Taints", testTaints},
 		{"Record", testRecord},
 		{"Search", testSearch},
 		{"Erase", testErase},
+		{"EraseTogether", testEraseTogether},
+		{"Passkeys", testPasskeys},
+		{"PasskeyLinks", testLinks},
+		{"WebhookNotices", testNotices},
+		{"WebhookMessages", testMessages},
+		{"MovedTickets", testMoved},
+		{"Sagas", testSagas},
+		{"SagaLease", testSagaLease},
+		{"SagaClose", testSagaClose},
+		{"SagaJoin", testSagaJoin},
+		{"SagaPrune", testSagaPrune},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t, newPlace(t))
@@ -159,6 +211,7 @@ type fixture struct {
 	place Place
 	mu    sync.Mutex
 	time  time.Time
+	tick  time.Duration // added at each look
 }
 
 func newFixture(t *testing.T, p Place) *fixture {
@@ -182,6 +235,7 @@ func (f *fixture) another(t *testing.T) Store {
 func (f *fixture) now() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.time = f.time.Add(f.tick)
 	return f.time
 }
 

@@ -105,16 +105,17 @@ func testTicketStates(t *testing.T, f *fixture) {
 	wantCode(t, "no such ticket", err, sallyport.NotFound)
 }
 
-// A policy that no longer asks for approval does not overrule a human, and
-// leaves no open question behind.
+// A policy that no longer asks for approval does not overrule a human, nor does
+// it answer a question that a human has before them.
 func testNoLongerNeeded(t *testing.T, f *fixture) {
 	for k, tt := range map[string]struct {
 		prepare func(id string)
 		want    sallyport.Code
 		state   sallyport.TicketState
 	}{
-		"pending":  {func(string) {}, "", sallyport.TicketWithdrawn},
-		"approved": {func(id string) { f.decide(t, id, true) }, "", sallyport.TicketVoid},
+		"pending":  {func(string) {}, sallyport.Pending, sallyport.TicketPending},
+		"approved": {func(id string) { f.decide(t, id, true) }, sallyport.Conflict, sallyport.TicketApproved},
+		"void":     {func(id string) { f.decide(t, id, true); f.pass(10 * time.Minute) }, "", sallyport.TicketVoid},
 		"rejected": {func(id string) { f.decide(t, id, false) }, sallyport.Rejected, sallyport.TicketRejected},
 		"expired":  {func(string) { f.pass(2 * time.Hour) }, sallyport.Rejected, sallyport.TicketExpired},
 	} {

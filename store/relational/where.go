@@ -1,7 +1,6 @@
-package sqlite
+package relational
 
 import (
-	"encoding/json"
 	"strings"
 
 	"sallyport.dev/sallyport"
@@ -20,10 +19,14 @@ func (w *where) eq(column, v string) {
 	}
 }
 
-func (w *where) in(column string, vs []string) {
-	if len(vs) > 0 {
-		b, _ := json.Marshal(vs) // strings always marshal
-		w.conds, w.args = append(w.conds, column+" IN (SELECT value FROM json_each(?))"), append(w.args, string(b))
+// in compares an expression, which may have arguments of its own, with values.
+func (w *where) in(expr string, vs []string, args ...any) {
+	if len(vs) == 0 {
+		return
+	}
+	w.conds, w.args = append(w.conds, expr+" IN "+marks(len(vs))), append(w.args, args...)
+	for _, v := range vs {
+		w.args = append(w.args, v)
 	}
 }
 

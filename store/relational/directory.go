@@ -1,4 +1,4 @@
-package sqlite
+package relational
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func scanAgent(r scanner) (sallyport.Agent, error) {
 func (s *Store) PutAgent(ctx context.Context, a sallyport.Agent, e sallyport.Entry) error {
 	roles, err := json.Marshal(append([]string{}, a.Roles...))
 	if err != nil {
-		return storeError(sallyport.Authenticate, err)
+		return s.storeError(sallyport.Authenticate, err)
 	}
 	return s.change(ctx, e, func(t *txn) error {
 		if a.CreatedAt.IsZero() {
@@ -72,8 +72,10 @@ func (s *Store) SetAgentState(ctx context.Context, tenant, id, state string, not
 		if notBefore.Before(a.NotBefore) {
 			notBefore = a.NotBefore
 		}
-		_, err = t.exec("UPDATE agents SET state = ?, not_before = ? WHERE tenant = ? AND id = ?", state, nanos(notBefore), tenant, id)
-		return err
+		if _, err = t.exec("UPDATE agents SET state = ?, not_before = ? WHERE tenant = ? AND id = ?", state, nanos(notBefore), tenant, id); err != nil || state == "active" {
+			return err
+		}
+		return t.closeTickets(tenant, id, "the agent was "+state)
 	})
 }
 
@@ -83,7 +85,7 @@ func (s *Store) Agent(ctx context.Context, tenant, id string) (sallyport.Agent, 
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, notFound(sallyport.Authenticate, fmt.Sprintf("there is no agent %.64q", id))
 	}
-	return a, storeError(sallyport.Authenticate, err)
+	return a, s.storeError(sallyport.Authenticate, err)
 }
 
 // Agents returns every agent of a tenant ("" = all), by id.
@@ -91,7 +93,7 @@ func (s *Store) Agents(ctx context.Context, tenant string) ([]sallyport.Agent, e
 	var w where
 	w.eq("tenant", tenant)
 	out, err := list(ctx, s, scanAgent, "SELECT "+agentColumns+w.sql()+" ORDER BY tenant, id", w.args...)
-	return out, storeError(sallyport.Receive, err)
+	return out, s.storeError(sallyport.Receive, err)
 }
 
 const adminColumns = "tenant, name, groups, password_hash, created_at FROM admins"
@@ -114,7 +116,7 @@ func scanAdmin(r scanner) (sallyport.Admin, error) {
 func (s *Store) PutAdmin(ctx context.Context, a sallyport.Admin, e sallyport.Entry) error {
 	groups, err := json.Marshal(append([]string{}, a.Groups...))
 	if err != nil {
-		return storeError(sallyport.Receive, err)
+		return s.storeError(sallyport.Receive, err)
 	}
 	return s.change(ctx, e, func(t *txn) error {
 		if a.CreatedAt.IsZero() {
@@ -148,7 +150,7 @@ func (s *Store) Admin(ctx context.Context, tenant, name string) (sallyport.Admin
 	if errors.Is(err, sql.ErrNoRows) {
 		return a, notFound(sallyport.Receive, fmt.Sprintf("there is no admin %.64q", name))
 	}
-	return a, storeError(sallyport.Receive, err)
+	return a, s.storeError(sallyport.Receive, err)
 }
 
 // Admins returns every admin of a tenant ("" = all), by name.
@@ -156,5 +158,5 @@ func (s *Store) Admins(ctx context.Context, tenant string) ([]sallyport.Admin, e
 	var w where
 	w.eq("tenant", tenant)
 	out, err := list(ctx, s, scanAdmin, "SELECT "+adminColumns+w.sql()+" ORDER BY tenant, name", w.args...)
-	return out, storeError(sallyport.Receive, err)
+	return out, s.storeError(sallyport.Receive, err)
 }

@@ -1,4 +1,4 @@
-package sqlite
+package relational
 
 import (
 	"context"
@@ -14,23 +14,27 @@ import (
 )
 
 const ticketColumns = `id, call_id, key, binding, args, hash, risk, policies, state, created_at, decide_by, run_by,
-	decided_by, decided_at, reason, trace FROM tickets`
+	decided_by, decided_at, reason, trace, actor, demands, votes, unbound, about, escalated_at, escalated_to, void_reason FROM tickets`
 
 func scanTicket(r scanner) (sallyport.Ticket, error) {
 	var t sallyport.Ticket
-	var binding, risk, policies string
+	var binding, risk, policies, demands, votes, unbound, about, escalatedTo string
 	var args []byte
-	var created, decideBy, runBy, decided int64
+	var created, decideBy, runBy, decided, escalated int64
 	if err := r.Scan(&t.ID, &t.CallID, &t.Key, &binding, &args, &t.Hash, &risk, &policies, &t.State,
-		&created, &decideBy, &runBy, &t.DecidedBy, &decided, &t.Reason, &t.Trace); err != nil {
+		&created, &decideBy, &runBy, &t.DecidedBy, &decided, &t.Reason, &t.Trace,
+		&t.Actor, &demands, &votes, &unbound, &about, &escalated, &escalatedTo, &t.VoidReason); err != nil {
 		return t, err
 	}
-	if err := errors.Join(json.Unmarshal([]byte(binding), &t.Binding), json.Unmarshal([]byte(risk), &t.Risk),
-		json.Unmarshal([]byte(policies), &t.Policies)); err != nil {
-		return t, fmt.Errorf("ticket %s is malformed: %w", t.ID, err)
+	for text, to := range map[*string]any{&binding: &t.Binding, &risk: &t.Risk, &policies: &t.Policies, &demands: &t.Demands, &votes: &t.Votes,
+		&unbound: &t.Unbound, &about: &t.About, &escalatedTo: &t.EscalatedTo} {
+		if err := json.Unmarshal([]byte(*text), to); err != nil {
+			return t, fmt.Errorf("ticket %s is malformed: %w", t.ID, err)
+		}
 	}
 	t.Binding.Args = json.RawMessage(args)
 	t.CreatedAt, t.DecideBy, t.RunBy, t.DecidedAt = timeAt(created), timeAt(decideBy), timeAt(runBy), timeAt(decided)
+	t.EscalatedAt = timeAt(escalated)
 	return t, nil
 }
 
@@ -38,6 +42,9 @@ func (t *txn) ticket(step sallyport.Step, tenant, id string) (sallyport.Ticket, 
 	tk, err := scanTicket(t.row("SELECT "+ticketColumns+" WHERE tenant = ? AND id = ?", tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = noTicket(step, id)
+	}
+	if err == nil {
+		err = t.s.openTicket(&tk)
 	}
 	return tk, err
 }
@@ -47,29 +54,40 @@ func noTicket(step sallyport.Step, id string) error {
 }
 
 func (t *txn) insertTicket(tk sallyport.Ticket) error {
-	b := tk.Binding
-	b.Args = nil // kept apart: encoding/json would not leave its bytes alone
-	binding, err1 := json.Marshal(b)
-	risk, err2 := json.Marshal(tk.Risk)
-	policies, err3 := json.Marshal(tk.Policies)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	tk, err := t.s.sealTicket(tk)
+	if err != nil {
 		return err
 	}
-	_, err := t.exec(`INSERT INTO tickets (tenant, id, call_id, key, principal, tool, binding, args, hash, risk, policies, state,
-			created_at, decide_by, trace, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		b.Tenant, tk.ID, tk.CallID, tk.Key, b.Principal, b.Tool, string(binding), []byte(tk.Binding.Args), tk.Hash, string(risk),
-		string(policies), string(tk.State), nanos(tk.CreatedAt), nanos(tk.DecideBy), tk.Trace, nanos(t.now))
-	return err
+	b := tk.Binding
+	b.Args = nil // kept apart: encoding/json would not leave its bytes alone
+	texts := make([]any, 0, 8)
+	for _, v := range []any{b, tk.Risk, tk.Policies, orEmpty(tk.Demands), orEmpty(tk.Unbound), tk.About} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		texts = append(texts, string(text))
+	}
+	return t.Later(`INSERT INTO tickets (tenant, id, call_id, key, principal, tool, args, hash, state, created_at, decide_by, trace, actor, updated_at,
+			binding, risk, policies, demands, unbound, about) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		append([]any{b.Tenant, tk.ID, tk.CallID, tk.Key, b.Principal, b.Tool, []byte(tk.Binding.Args), tk.Hash, string(tk.State),
+			nanos(tk.CreatedAt), nanos(tk.DecideBy), tk.Trace, tk.Actor, nanos(t.now)}, texts...)...)
 }
 
+func orEmpty[T any](s []T) []T { return append([]T{}, s...) }
+
 // moveTicket changes a ticket's state by compare-and-set, with what the caller
-// set in it (RunBy, DecidedBy, DecidedAt, Reason), and logs it. by and why are
-// for the log.
+// set in it (RunBy, DecidedBy, DecidedAt, Reason, Votes, VoidReason), and logs
+// it. by and why are for the log.
 func (t *txn) moveTicket(tk *sallyport.Ticket, to sallyport.TicketState, by, why string) error {
 	from := tk.State
-	n, err := t.exec(`UPDATE tickets SET state = ?, run_by = ?, decided_by = ?, decided_at = ?, reason = ?, updated_at = ?
+	votes, err := json.Marshal(orEmpty(tk.Votes))
+	if err != nil {
+		return err
+	}
+	n, err := t.exec(`UPDATE tickets SET state = ?, run_by = ?, decided_by = ?, decided_at = ?, reason = ?, votes = ?, void_reason = ?, updated_at = ?
 		WHERE tenant = ? AND id = ? AND state = ?`,
-		string(to), nanos(tk.RunBy), tk.DecidedBy, nanos(tk.DecidedAt), tk.Reason, nanos(t.now), tk.Binding.Tenant, tk.ID, string(from))
+		string(to), nanos(tk.RunBy), tk.DecidedBy, nanos(tk.DecidedAt), tk.Reason, string(votes), tk.VoidReason, nanos(t.now), tk.Binding.Tenant, tk.ID, string(from))
 	if err != nil {
 		return err
 	}
@@ -77,6 +95,7 @@ func (t *txn) moveTicket(tk *sallyport.Ticket, to sallyport.TicketState, by, why
 		return fmt.Errorf("ticket %s is no longer %s", tk.ID, from)
 	}
 	tk.State = to
+	t.Moved()
 	kind := sallyport.EntryDecision
 	switch to {
 	case sallyport.TicketConsumed:
@@ -85,9 +104,17 @@ func (t *txn) moveTicket(tk *sallyport.Ticket, to sallyport.TicketState, by, why
 		kind = sallyport.EntryTicket
 	default:
 	}
-	e, err := audit.NewEntry(tk.Binding.Tenant, kind, tk.CallID, movement{
-		Ticket: tk.ID, Hash: tk.Hash, From: from, To: to, By: by, Reason: why,
-		Principal: tk.Binding.Principal, Target: tk.Binding.Tool, RunBy: tk.RunBy})
+	m := movement{By: by, Reason: why, From: from, RunBy: tk.RunBy}
+	if n := len(tk.Votes); n > 0 && to != sallyport.TicketVoid && tk.Votes[n-1].At.Equal(t.now) {
+		m.Vote = &tk.Votes[n-1]
+	}
+	return t.tell(kind, *tk, m)
+}
+
+// tell logs what happened to a ticket.
+func (t *txn) tell(kind sallyport.EntryKind, tk sallyport.Ticket, m movement) error {
+	m.Ticket, m.Hash, m.To, m.Principal, m.Target = tk.ID, tk.Hash, tk.State, tk.Binding.Principal, tk.Binding.Tool
+	e, err := audit.NewEntry(tk.Binding.Tenant, kind, tk.CallID, m)
 	t.log(e)
 	return err
 }
@@ -109,6 +136,10 @@ type movement struct {
 	Principal string                `json:"principal"`
 	Target    string                `json:"target"`
 	RunBy     time.Time             `json:"run_by,omitzero"`
+
+	Vote        *sallyport.Vote `json:"vote,omitempty"`         // that was cast
+	Needs       []string        `json:"needs,omitempty"`        // what is still demanded after it
+	EscalatedTo []string        `json:"escalated_to,omitempty"` // groups that may decide, too, from now on
 }
 
 // byClock decides for whoever came too late.
@@ -133,7 +164,7 @@ func (t *txn) age(tk *sallyport.Ticket, now time.Time) error {
 	case sallyport.TicketExpired:
 		return t.decide(tk, sallyport.TicketExpired, byClock, "nobody decided in time")
 	default:
-		return t.moveTicket(tk, sallyport.TicketVoid, byClock, "approved, but not run in time")
+		return t.void(tk, byClock, "approved, but not run in time")
 	}
 }
 
@@ -143,42 +174,17 @@ func (s *Store) Ticket(ctx context.Context, tenant, id string) (sallyport.Ticket
 	if errors.Is(err, sql.ErrNoRows) {
 		return tk, noTicket(sallyport.Approve, id)
 	}
-	if err != nil || s.seal == nil || due(tk, s.clock()) == tk.State {
-		return tk, storeError(sallyport.Approve, err)
+	if err == nil {
+		err = s.openTicket(&tk)
+	}
+	if err != nil || s.ReadOnly() || due(tk, s.clock()) == tk.State {
+		return tk, s.storeError(sallyport.Approve, err)
 	}
 	err = s.update(ctx, sallyport.Approve, func(t *txn) error {
 		if tk, err = t.ticket(sallyport.Approve, tenant, id); err != nil {
 			return err
 		}
 		return t.age(&tk, t.now)
-	})
-	return tk, err
-}
-
-// Decide makes a pending ticket approved or rejected; once. run is how long an
-// approval waits for its execution, 0 = the store's default. Codes: NotFound,
-// and Conflict with the final state if the ticket is no longer pending.
-func (s *Store) Decide(ctx context.Context, tenant string, d sallyport.Decision, run time.Duration) (sallyport.Ticket, error) {
-	var tk sallyport.Ticket
-	err := s.update(ctx, sallyport.Approve, func(t *txn) error {
-		var err error
-		if tk, err = t.ticket(sallyport.Approve, tenant, d.Ticket); err != nil {
-			return err
-		}
-		if err := t.age(&tk, t.now); err != nil {
-			return err
-		}
-		if tk.State != sallyport.TicketPending {
-			return kept{closedTicket(sallyport.Approve, tk)}
-		}
-		if !d.Approve {
-			return t.decide(&tk, sallyport.TicketRejected, d.By, d.Reason)
-		}
-		if run <= 0 {
-			run = s.runWithin
-		}
-		tk.RunBy = t.now.Add(run)
-		return t.decide(&tk, sallyport.TicketApproved, d.By, d.Reason)
 	})
 	return tk, err
 }
@@ -193,6 +199,14 @@ func closedTicket(step sallyport.Step, tk sallyport.Ticket) error {
 
 // Withdraw takes a pending ticket back, in the name of who asked for it.
 func (s *Store) Withdraw(ctx context.Context, tenant, id, by, reason string) (sallyport.Ticket, error) {
+	return s.moveFrom(ctx, tenant, id, sallyport.TicketPending, func(t *txn, tk *sallyport.Ticket) error {
+		return t.decide(tk, sallyport.TicketWithdrawn, by, reason)
+	})
+}
+
+// moveFrom moves a ticket that is in a state by now; code Conflict if it is in
+// another.
+func (s *Store) moveFrom(ctx context.Context, tenant, id string, from sallyport.TicketState, move func(*txn, *sallyport.Ticket) error) (sallyport.Ticket, error) {
 	var tk sallyport.Ticket
 	err := s.update(ctx, sallyport.Approve, func(t *txn) error {
 		var err error
@@ -202,10 +216,10 @@ func (s *Store) Withdraw(ctx context.Context, tenant, id, by, reason string) (sa
 		if err := t.age(&tk, t.now); err != nil {
 			return err
 		}
-		if tk.State != sallyport.TicketPending {
+		if tk.State != from {
 			return kept{closedTicket(sallyport.Approve, tk)}
 		}
-		return t.decide(&tk, sallyport.TicketWithdrawn, by, reason)
+		return move(t, &tk)
 	})
 	return tk, err
 }
@@ -216,7 +230,7 @@ func (s *Store) Expire(ctx context.Context, now time.Time) ([]sallyport.Ticket, 
 	var n int
 	err := s.row(ctx, "SELECT count(*) FROM tickets WHERE "+overdue, nanos(now), nanos(now)).Scan(&n)
 	if err != nil || n == 0 {
-		return nil, storeError(sallyport.Approve, err) // no write lock taken for nothing
+		return nil, s.storeError(sallyport.Approve, err) // no write lock taken for nothing
 	}
 	var out []sallyport.Ticket
 	err = s.update(ctx, sallyport.Approve, func(t *txn) error {
@@ -234,6 +248,9 @@ func (s *Store) Expire(ctx context.Context, now time.Time) ([]sallyport.Ticket, 
 		}
 		return nil
 	})
+	if err == nil {
+		err = s.openTickets(out)
+	}
 	return out, err
 }
 
@@ -245,5 +262,8 @@ func (s *Store) ListTickets(ctx context.Context, f store.TicketFilter) ([]sallyp
 	w.eq("tool", f.Tool)
 	w.in("state", states(f.States))
 	out, err := list(ctx, s, scanTicket, "SELECT "+ticketColumns+w.sql()+" ORDER BY created_at DESC, id LIMIT ?", append(w.args, limit(f.Limit))...)
-	return out, storeError(sallyport.Approve, err)
+	if err == nil {
+		err = s.openTickets(out)
+	}
+	return out, s.storeError(sallyport.Approve, err)
 }

@@ -1,4 +1,4 @@
-package sqlite
+package relational
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func (s *Store) Pin(ctx context.Context, tenant, server, name string) (store.Pin
 	if errors.Is(err, sql.ErrNoRows) {
 		return p, notFound(sallyport.Resolve, fmt.Sprintf("tool %.64q of server %.64q is not pinned", name, server))
 	}
-	return p, storeError(sallyport.Resolve, err)
+	return p, s.storeError(sallyport.Resolve, err)
 }
 
 // Pins returns the pins of a server ("" = of all), by server and name.
@@ -52,7 +52,7 @@ func (s *Store) Pins(ctx context.Context, tenant, server string) ([]store.Pin, e
 	w.eq("tenant", tenant)
 	w.eq("server", server)
 	out, err := list(ctx, s, scanPin, "SELECT "+pinColumns+w.sql()+" ORDER BY tenant, server, name", w.args...)
-	return out, storeError(sallyport.Resolve, err)
+	return out, s.storeError(sallyport.Resolve, err)
 }
 
 // DeletePin forgets a pin, or returns code NotFound.
@@ -83,7 +83,7 @@ func (s *Store) Servers(ctx context.Context, tenant string) ([]store.Server, err
 		v.Config, v.UpdatedAt = config, timeAt(updated)
 		return v, err
 	}, "SELECT tenant, name, config, updated_at FROM servers"+w.sql()+" ORDER BY tenant, name", w.args...)
-	return out, storeError(sallyport.Resolve, err)
+	return out, s.storeError(sallyport.Resolve, err)
 }
 
 // DeleteServer takes a server away, with its pins, or returns code NotFound.
@@ -113,7 +113,7 @@ func (s *Store) Secret(ctx context.Context, tenant, name string) ([]byte, error)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, notFound(sallyport.Execute, fmt.Sprintf("there is no secret %.64q", name))
 	}
-	return b, storeError(sallyport.Execute, err)
+	return b, s.storeError(sallyport.Execute, err)
 }
 
 // Secrets returns the names of a tenant's secrets.
@@ -124,7 +124,7 @@ func (s *Store) Secrets(ctx context.Context, tenant string) ([]store.SecretInfo,
 		v.UpdatedAt = timeAt(updated)
 		return v, err
 	}, "SELECT name, updated_at FROM secrets WHERE tenant = ? ORDER BY name", tenant)
-	return out, storeError(sallyport.Receive, err)
+	return out, s.storeError(sallyport.Receive, err)
 }
 
 // DeleteSecret removes a secret, or returns code NotFound.

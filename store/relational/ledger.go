@@ -1,4 +1,4 @@
-package sqlite
+package relational
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/failpoint"
 	"sallyport.dev/sallyport/gateway"
 )
 
@@ -22,7 +23,10 @@ func (s *Store) Find(ctx context.Context, key sallyport.ReservationKey) (*sallyp
 		return nil, nil
 	}
 	if err != nil {
-		return nil, storeError(sallyport.Reserve, err)
+		return nil, s.storeError(sallyport.Reserve, err)
+	}
+	if err := s.openOutput(&r); err != nil {
+		return nil, err
 	}
 	if leaseOut(r, s.clock()) {
 		r.State = sallyport.Unknown
@@ -44,11 +48,11 @@ func (s *Store) Open(ctx context.Context, tk sallyport.Ticket, key sallyport.Res
 		return tk, &sallyport.Error{Code: sallyport.Internal, Step: sallyport.Approve, Message: "the ticket does not fit its reservation"}
 	}
 	if tk.ID == "" {
-		tk.ID = "tk_" + rand.Text()
+		tk.ID = "tkt_" + rand.Text()
 	}
 	var out sallyport.Ticket
 	err := s.update(ctx, sallyport.Approve, func(t *txn) error {
-		if err := s.seal.Healthy(); err != nil {
+		if err := s.Healthy(); err != nil {
 			return err
 		}
 		r, err := t.reservation(key)
@@ -64,6 +68,12 @@ func (s *Store) Open(ctx context.Context, tk sallyport.Ticket, key sallyport.Res
 				return err
 			}
 		}
+		if err := t.room(sallyport.Approve, key); err != nil {
+			return err
+		}
+		if err := t.admit(tk); err != nil {
+			return err
+		}
 		if out, err = t.open(tk); err != nil {
 			return err
 		}
@@ -71,7 +81,7 @@ func (s *Store) Open(ctx context.Context, tk sallyport.Ticket, key sallyport.Res
 		return t.putReservation(sallyport.Reservation{ReservationKey: key, Fingerprint: fingerprint, State: sallyport.AwaitingApproval,
 			CallID: tk.CallID, Ticket: tk.ID, Fence: fenceOf(r)})
 	})
-	return out, err
+	return out, reached(failpoint.Opened, err)
 }
 
 func (t *txn) open(tk sallyport.Ticket) (sallyport.Ticket, error) {
@@ -82,6 +92,7 @@ func (t *txn) open(tk sallyport.Ticket) (sallyport.Ticket, error) {
 		tk.DecideBy = t.now.Add(t.s.decideWithin)
 	}
 	tk.State, tk.RunBy, tk.DecidedBy, tk.DecidedAt, tk.Reason = sallyport.TicketPending, time.Time{}, "", time.Time{}, ""
+	tk.Votes, tk.EscalatedAt, tk.EscalatedTo, tk.VoidReason = nil, time.Time{}, nil, ""
 	return tk, t.insertTicket(tk)
 }
 
@@ -147,7 +158,8 @@ func (s *Store) Begin(ctx context.Context, b gateway.Begin) (int64, error) {
 	var fence int64
 	var changed error
 	err := s.update(ctx, sallyport.Execute, func(t *txn) error {
-		if err := s.seal.Healthy(); err != nil {
+		changed = nil
+		if err := s.Healthy(); err != nil {
 			return err
 		}
 		r, err := t.reservation(b.Key)
@@ -163,6 +175,8 @@ func (s *Store) Begin(ctx context.Context, b gateway.Begin) (int64, error) {
 			err = t.consume(b)
 		} else if r != nil && r.State == sallyport.AwaitingApproval {
 			err = t.unneeded(r)
+		} else {
+			err = t.cooled(b)
 		}
 		if err != nil {
 			return err
@@ -170,6 +184,14 @@ func (s *Store) Begin(ctx context.Context, b gateway.Begin) (int64, error) {
 		if b.Unchanged != nil {
 			if changed = b.Unchanged(); changed != nil {
 				return changed
+			}
+		}
+		if err := t.bounds(b, r); err != nil {
+			return err
+		}
+		if b.Joins != nil {
+			if err := t.joinSaga(b.Key.Tenant, b.Key.Principal, b.Saga, *b.Joins); err != nil {
+				return err
 			}
 		}
 		fence = fenceOf(r) + 1
@@ -187,6 +209,7 @@ func (s *Store) Begin(ctx context.Context, b gateway.Begin) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	failpoint.Hit(failpoint.Begun)
 	return fence, nil
 }
 
@@ -228,12 +251,15 @@ func (t *txn) consume(b gateway.Begin) error {
 		return fail(sallyport.Conflict, fmt.Sprintf("what ticket %s approved is not what would run now", tk.ID),
 			"the arguments, the tool, its endpoint or its grants changed; ask again")
 	}
+	if err := t.stands(&tk, b.Demands); err != nil {
+		return err
+	}
 	return t.moveTicket(&tk, sallyport.TicketConsumed, "", "")
 }
 
-// unneeded judges the ticket of a key whose call needs no approval any more:
-// what a human refused stays refused, and an open question is closed, so that
-// nobody approves what has already run.
+// unneeded judges a call that needs no approval, under a key whose ticket is
+// open or refused: a policy that has become looser answers no question that was
+// put to a human. What nobody will answer any more stands in nobody's way.
 func (t *txn) unneeded(r *sallyport.Reservation) error {
 	tk, err := t.ticket(sallyport.Execute, r.Tenant, r.Ticket)
 	if err != nil {
@@ -242,45 +268,75 @@ func (t *txn) unneeded(r *sallyport.Reservation) error {
 	if err := t.age(&tk, t.now); err != nil {
 		return err
 	}
-	const why = "the policy no longer asks for an approval"
+	fail := func(code sallyport.Code, hint string) error {
+		return kept{&sallyport.Error{Code: code, Step: sallyport.Execute, Ticket: tk.ID, Message: fmt.Sprintf("ticket %s is %s", tk.ID, tk.State), Hint: hint}}
+	}
 	switch tk.State {
 	case sallyport.TicketPending:
-		return t.decide(&tk, sallyport.TicketWithdrawn, tk.Binding.Principal, why)
+		return fail(sallyport.Pending, "a human was asked and has not answered; a new call is judged by today's policies")
 	case sallyport.TicketApproved:
-		return t.moveTicket(&tk, sallyport.TicketVoid, tk.Binding.Principal, why)
+		return fail(sallyport.Conflict, "call again with the ticket")
 	case sallyport.TicketRejected, sallyport.TicketExpired:
-		return kept{&sallyport.Error{Code: sallyport.Rejected, Step: sallyport.Execute, Ticket: tk.ID,
-			Message: fmt.Sprintf("ticket %s is %s", tk.ID, tk.State), Hint: "use a new idempotency key to ask again"}}
+		return fail(sallyport.Rejected, "use a new idempotency key to ask again")
 	case sallyport.TicketWithdrawn, sallyport.TicketConsumed, sallyport.TicketVoid: // over already
 	}
 	return nil
 }
 
 // Finish stores the outcome; see gateway.Ledger. It does not end with ctx: an
-// outcome that is known must not be lost because the caller has gone. A call
-// that outlived its lease may still say how it ended, unless an operator or a
-// later owner was first.
+// outcome that is known must not be lost because the caller has gone. Of a call
+// that outlived its lease, only that it came back is noted: everybody was told
+// that its outcome is unknown, and it may no longer be the only one who acts.
 func (s *Store) Finish(ctx context.Context, f gateway.Finish) error {
 	if f.State != sallyport.Done && f.State != sallyport.Failed && f.State != sallyport.Unknown {
 		return &sallyport.Error{Code: sallyport.Internal, Step: sallyport.Execute, Message: fmt.Sprintf("%q is not an outcome", f.State)}
 	}
-	return s.update(context.WithoutCancel(ctx), sallyport.Execute, func(t *txn) error {
+	failpoint.Hit(failpoint.Finish)
+	return reached(failpoint.Finished, s.insist(context.WithoutCancel(ctx), sallyport.Execute, func(t *txn, again bool) error {
 		r, err := t.reservation(f.Key)
 		if err != nil {
 			return err
 		}
-		if r == nil || r.Fence != f.Fence || r.Writer != s.writer || r.State != sallyport.Executing && r.State != sallyport.Unknown {
+		switch {
+		case again && r != nil && r.Fence == f.Fence && r.Writer == s.writer && r.State == f.State:
+			return nil // an earlier try did it after all
+		case r == nil || r.Fence != f.Fence || r.Writer != s.writer || r.State != sallyport.Executing && r.State != sallyport.Unknown:
 			return &sallyport.Error{Code: sallyport.Conflict, Step: sallyport.Execute,
 				Message: "this call no longer owns its key, so its outcome was not stored"}
+		case r.State == sallyport.Unknown || leaseOut(*r, t.now):
+			return t.tooLate(*r, f.State)
 		}
 		r.State, r.IsError, r.Output = f.State, f.IsError, nil
 		if f.State == sallyport.Done {
 			r.Output = f.Output
-			if len(f.Output) > s.maxOutput {
+			if len(f.Output) > maxOutput {
 				r.Output = tooLargeToKeep(len(f.Output), f.IsError)
 			}
+			r.Output = s.sealOutput(r.ReservationKey, r.Output)
+			err = t.keep(r)
+		} else if f.State == sallyport.Failed {
+			err = t.refund(*r)
+		}
+		if err != nil {
+			return err
 		}
 		t.log(f.Outcome)
 		return t.putReservation(*r)
-	})
+	}))
+}
+
+// tooLate refuses the outcome of a call whose lease has run out. What it says
+// is on record, for whoever resolves it.
+func (t *txn) tooLate(r sallyport.Reservation, said sallyport.ReservationState) error {
+	if r.State != sallyport.Unknown {
+		r.State = sallyport.Unknown
+		if err := t.putReservation(r); err != nil {
+			return err
+		}
+	}
+	if err := t.logUnknown(r, fmt.Sprintf("its lease ran out before it ended; afterwards it said that it is %s", said)); err != nil {
+		return err
+	}
+	return kept{&sallyport.Error{Code: sallyport.Conflict, Step: sallyport.Execute,
+		Message: "the call's lease ran out before it ended, so its outcome was not stored", Hint: unknownHint}}
 }

@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"sallyport.dev/sallyport/store/transact"
+)
+
+// pipeline sends statements in one round trip. With read, it returns the first
+// row of the last one, nil if there is none.
+func pipeline(ctx context.Context, conn *sql.Conn, all []transact.Statement, read bool) (row []driver.Value, err error) {
+	err = conn.Raw(func(c any) (err error) {
+		std, ok := c.(*stdlib.Conn)
+		if !ok {
+			return fmt.Errorf("a connection of another driver: %T", c)
+		}
+		var b pgx.Batch
+		for _, s := range all {
+			b.Queue(s.SQL, s.Args...)
+		}
+		results := std.Conn().SendBatch(ctx, &b)
+		defer func() { err = errors.Join(err, results.Close()) }()
+		for i, s := range all {
+			if read && i == len(all)-1 {
+				row, err = firstRow(results)
+				return err
+			}
+			tag, err := results.Exec()
+			if err != nil {
+				return err
+			}
+			if s.SQL == commit && tag.String() != commit {
+				return errors.New("the transaction had failed, and was rolled back")
+			}
+		}
+		return nil
+	})
+	return row, err
+}
+
+const commit = "COMMIT"
+
+func firstRow(results pgx.BatchResults) (row []driver.Value, err error) {
+	rows, err := results.Query()
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	if rows.Next() {
+		values, err := rows.Values()
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range values {
+			row = append(row, v)
+		}
+	}
+	rows.Close()
+	return row, rows.Err()
+}

@@ -1,0 +1,429 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/store"
+)
+
+// The bounds with which a Place must open its store.
+const (
+	OpenCalls   = 60
+	KeptOutputs = 1 << 20
+)
+
+// call begins a call and ends it.
+func (f *fixture) call(t *testing.T, b gateway.Begin, state sallyport.ReservationState) {
+	t.Helper()
+	fence, err := f.Begin(t.Context(), b)
+	must(t, err)
+	must(t, f.Finish(t.Context(), gateway.Finish{Key: b.Key, Fence: fence, State: state, Output: json.RawMessage(`{"content":[]}`),
+		Outcome: entry(sallyport.EntryOutcome, b.CallID)}))
+}
+
+func testPruneMany(t *testing.T, f *fixture) {
+	for i := range 230 { // more than one batch
+		f.call(t, begin(fmt.Sprint("k", i), transfer), sallyport.Done)
+	}
+	f.call(t, begin("lost", transfer), sallyport.Unknown)
+	_, err := f.Begin(t.Context(), begin("runs", transfer))
+	must(t, err)
+	f.pass(time.Hour)
+	stop := make(chan struct{})
+	var calls atomic.Int64
+	var wg sync.WaitGroup
+	wg.Go(func() { // calls go on in between
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := f.Begin(t.Context(), begin(fmt.Sprint("new", i), transfer)); err != nil && sallyport.CodeOf(err) != sallyport.RateLimited {
+				t.Error(err)
+				return
+			}
+			calls.Add(1)
+		}
+	})
+	n, err := f.Prune(t.Context(), f.now())
+	close(stop)
+	wg.Wait()
+	if n != 230 || err != nil || calls.Load() == 0 {
+		t.Errorf("Prune = %d, %v, with %d calls in between; want 230", n, err, calls.Load())
+	}
+	if f.state(t, "lost") != sallyport.Unknown || f.state(t, "runs") != sallyport.Unknown || f.state(t, "k1") != "" {
+		t.Errorf("lost is %q, runs is %q, k1 is %q", f.state(t, "lost"), f.state(t, "runs"), f.state(t, "k1"))
+	}
+	if n, err := f.Prune(t.Context(), f.now()); n != 0 || err != nil {
+		t.Errorf("Prune again = %d, %v", n, err)
+	}
+}
+
+// TO-37: keys that are parked block their own principal, in bounds, and nobody
+// else.
+func testOpenCalls(t *testing.T, f *fixture) {
+	refused := func(what string, err error) {
+		t.Helper()
+		wantCode(t, what, err, sallyport.RateLimited)
+		if e, ok := errors.AsType[*sallyport.Error](err); ok && e.RetryAfter <= 0 {
+			t.Errorf("%s: no RetryAfter", what)
+		}
+	}
+	for i := range OpenCalls / 3 {
+		_, err := f.Begin(t.Context(), begin(fmt.Sprint("runs", i), transfer))
+		must(t, err)
+		f.open(t, fmt.Sprint("waits", i), transfer)
+		f.call(t, begin(fmt.Sprint("lost", i), transfer), sallyport.Unknown)
+	}
+	_, err := f.Begin(t.Context(), begin("more", transfer))
+	refused("one more call", err)
+	_, err = f.Open(t.Context(), ticket("more", transfer), key("more"), fingerprint(transfer), entry(sallyport.EntryTicket, "call-more"))
+	refused("one more ticket", err)
+	if f.state(t, "more") != "" {
+		t.Error("a refused call left a reservation")
+	}
+	other := begin("more", transfer)
+	other.Key.Principal = "bob"
+	_, err = f.Begin(t.Context(), other)
+	wantCode(t, "another principal", err, "")
+	other.Key.Principal, other.Key.Tenant = "agent", "u"
+	_, err = f.Begin(t.Context(), other)
+	wantCode(t, "another tenant", err, "")
+	// What is open already goes on, and what ends makes room.
+	tk, err := f.Ticket(t.Context(), "t", "tk-waits0")
+	must(t, err)
+	fence, err := f.run(t, f.decide(t, tk.ID, true), transfer)
+	wantCode(t, "an approved call", err, "")
+	must(t, f.Finish(t.Context(), finish("waits0", fence, sallyport.Done)))
+	f.call(t, begin("room", transfer), sallyport.Done)
+	f.call(t, begin("room2", transfer), sallyport.Failed)
+	_, err = f.Begin(t.Context(), begin("room2", transfer))
+	wantCode(t, "the last place", err, "")
+	_, err = f.Begin(t.Context(), begin("more", transfer))
+	refused("full again", err)
+	f.decide(t, "tk-waits1", false) // a closed question is not open
+	must(t, f.Resolve(t.Context(), store.Resolution{Key: key("lost0"), State: sallyport.Done, By: "ada", Reason: "seen"}))
+	for _, k := range []string{"more", "more2"} {
+		_, err = f.Begin(t.Context(), begin(k, transfer))
+		wantCode(t, "after a rejection and a resolution", err, "")
+	}
+	_, err = f.Begin(t.Context(), begin("more3", transfer))
+	refused("full once more", err)
+}
+
+// Old outputs make room for new ones; their calls stay done.
+func testKeptOutputs(t *testing.T, f *fixture) {
+	put := func(who, k string, size int) {
+		t.Helper()
+		b := begin(k, transfer)
+		b.Key.Principal = who
+		fence, err := f.Begin(t.Context(), b)
+		must(t, err)
+		fin := finish(k, fence, sallyport.Done)
+		fin.Key.Principal = who
+		fin.Output = json.RawMessage(`{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`)
+		must(t, f.Finish(t.Context(), fin))
+		f.pass(time.Second)
+	}
+	kept := func(who, k string) bool {
+		t.Helper()
+		id := key(k)
+		id.Principal = who
+		r, err := f.Find(t.Context(), id)
+		must(t, err)
+		if r == nil || r.State != sallyport.Done {
+			t.Fatalf("%s of %s is %+v", k, who, r)
+		}
+		return r.Output != nil
+	}
+	put("bob", "k0", 1000)
+	for i := range 10 {
+		put("agent", fmt.Sprint("k", i), KeptOutputs/4)
+	}
+	for i := range 10 {
+		if want := i >= 7; kept("agent", fmt.Sprint("k", i)) != want {
+			t.Errorf("output %d of 10, of which 3 have room, is kept: %v", i, !want)
+		}
+	}
+	if !kept("bob", "k0") {
+		t.Error("one principal's outputs pushed another's out")
+	}
+	put("agent", "whole", KeptOutputs+1) // more than there is room for
+	if kept("agent", "whole") {
+		t.Error("an output larger than all room is kept")
+	}
+	_, err := f.Begin(t.Context(), begin("k0", transfer))
+	wantCode(t, "a done call whose output is gone", err, sallyport.InFlight)
+	// Forgotten calls give their room back.
+	if _, err := f.Prune(t.Context(), f.now()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		put("agent", fmt.Sprint("n", i), KeptOutputs/4)
+	}
+	for i := range 3 {
+		if !kept("agent", fmt.Sprint("n", i)) {
+			t.Errorf("after Prune, output %d is not kept", i)
+		}
+	}
+}
+
+func pays(k, value, currency, to string) gateway.Begin {
+	b := begin(k, transfer)
+	b.Amounts = []sallyport.Amount{{Value: value, Currency: currency, Recipient: to}}
+	return b
+}
+
+func window(by string) sallyport.Window {
+	return sallyport.Window{Currency: "EUR", Limit: "1000", Per: time.Minute, By: by}
+}
+
+// TO-27: many small amounts are one large one.
+func testWindows(t *testing.T, f *fixture) {
+	over := func(b gateway.Begin, w ...sallyport.Window) []sallyport.Overrun {
+		t.Helper()
+		out, err := f.Overruns(t.Context(), b.Key, b.Amounts, w)
+		must(t, err)
+		return out
+	}
+	all := []sallyport.Window{window(sallyport.ByPrincipal)}
+	b := pays("a", "999", "EUR", "A")
+	b.Windows = all
+	if o := over(b, all...); o != nil {
+		t.Errorf("the first 999: %v", o)
+	}
+	f.call(t, b, sallyport.Done)
+	b = pays("b", "999", "EUR", "B")
+	b.Windows = all
+	if o := over(b, all...); len(o) != 1 || o[0].Sum != "1998" {
+		t.Errorf("the second 999: %+v", o)
+	}
+	_, err := f.Begin(t.Context(), b)
+	wantCode(t, "Begin of the second", err, sallyport.InFlight)
+	if f.state(t, "b") != "" || f.count(t, sallyport.EntryIntent) != 1 {
+		t.Error("a call that was turned back left a trace")
+	}
+	for name, tt := range map[string]struct {
+		b    gateway.Begin
+		w    sallyport.Window
+		want string // sum, "" for none, "?" for one that cannot be told
+	}{
+		"exactly the limit":       {pays("c", "1.00", "EUR", "A"), window(sallyport.ByPrincipal), ""},
+		"a hair more":             {pays("c", "1.000000000000000000000001", "EUR", "A"), window(sallyport.ByPrincipal), "1000.000000000000000000000001"},
+		"another currency":        {pays("c", "999", "USD", "A"), window(sallyport.ByPrincipal), ""},
+		"small letters":           {pays("c", "2", "eur", "A"), window(sallyport.ByPrincipal), "1001"},
+		"no currency":             {pays("c", "2", "", "A"), window(sallyport.ByPrincipal), "1001"},
+		"a negative amount":       {pays("c", "-2", "EUR", "A"), window(sallyport.ByPrincipal), "1001"},
+		"a huge amount":           {pays("c", "1e400", "EUR", "A"), window(sallyport.ByPrincipal), "?"},
+		"no amount":               {pays("c", "some", "EUR", "A"), window(sallyport.ByPrincipal), "?"},
+		"another recipient":       {pays("c", "999", "EUR", "B"), window(sallyport.ByRecipient), ""},
+		"the same recipient":      {pays("c", "999", "EUR", "A"), window(sallyport.ByRecipient), "1998"},
+		"the same, written apart": {pays("c", "999", "EUR", " a "), window(sallyport.ByRecipient), "1998"},
+		"no such currency":        {pays("c", "2", "€", "A"), window(sallyport.ByPrincipal), "1001"},
+		"everybody":               {pays("c", "999", "EUR", "C"), window(sallyport.ByTenant), "1998"},
+		"all currencies":          {pays("c", "999", "USD", "A"), sallyport.Window{Limit: "1000", Per: time.Minute, By: sallyport.ByPrincipal}, "1998"},
+		"other tools":             {pays("c", "999", "EUR", "A"), sallyport.Window{Tool: "mail__*", Limit: "1000", Per: time.Minute, By: sallyport.ByPrincipal}, ""},
+		"tools of the same kind":  {pays("c", "999", "EUR", "A"), sallyport.Window{Tool: "pay__*", Limit: "1000", Per: time.Minute, By: sallyport.ByPrincipal}, "1998"},
+		"a limit that is nothing": {pays("c", "1", "EUR", "A"), sallyport.Window{Limit: "x", Per: time.Minute, By: sallyport.ByPrincipal}, "?"},
+	} {
+		got := ""
+		if o := over(tt.b, tt.w); len(o) > 0 {
+			if got = o[0].Sum; got == "" {
+				got = "?"
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	other := pays("c", "999", "EUR", "A")
+	other.Key.Principal = "bob"
+	if o := over(other, window(sallyport.ByPrincipal)); o != nil {
+		t.Errorf("another agent: %v", o)
+	}
+	if o := over(other, window(sallyport.ByTenant)); len(o) != 1 {
+		t.Errorf("another agent, for the tenant: %v", o)
+	}
+	other.Key.Tenant = "u"
+	if o := over(other, window(sallyport.ByTenant)); o != nil {
+		t.Errorf("another tenant: %v", o)
+	}
+	// Two amounts of one call count both; what needs no human is not asked about.
+	two := pays("two", "600", "EUR", "X")
+	two.Amounts = append(two.Amounts, two.Amounts[0])
+	if o := over(two, sallyport.Window{Tool: "pay__*", Currency: "EUR", Limit: "1000", Per: time.Minute, By: sallyport.ByRecipient}); len(o) != 1 || o[0].Sum != "1200" {
+		t.Errorf("two amounts in one call: %v", o)
+	}
+	f.pass(time.Minute)
+	f.call(t, b, sallyport.Done) // the window has moved on
+}
+
+// What failed does not count, what is unknown does, and what a human approved
+// runs and counts.
+func testWindowRace(t *testing.T, f *fixture) {
+	all := []sallyport.Window{window(sallyport.ByTenant)}
+	try := func(s Store, k string) (int64, error) {
+		b := pays(k, "999", "EUR", "A")
+		b.Windows = all
+		return s.Begin(t.Context(), b)
+	}
+	// Two parallel calls of 999, from two processes: one is turned back.
+	other := f.another(t)
+	var begun atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 10 {
+		s := []Store{f.Store, other}[i%2]
+		wg.Go(func() {
+			switch _, err := try(s, fmt.Sprint("race", i)); {
+			case err == nil:
+				begun.Add(1)
+			case sallyport.CodeOf(err) != sallyport.InFlight:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if begun.Load() != 1 {
+		t.Errorf("%d of 10 parallel calls began, want 1", begun.Load())
+	}
+	f.pass(time.Minute)
+	fence, err := try(f, "a")
+	must(t, err)
+	_, err = try(f, "b")
+	wantCode(t, "while another runs", err, sallyport.InFlight)
+	must(t, f.Finish(t.Context(), finish("a", fence, sallyport.Failed)))
+	fence, err = try(f, "b")
+	wantCode(t, "after it failed", err, "")
+	must(t, f.Finish(t.Context(), finish("b", fence, sallyport.Unknown)))
+	_, err = try(f, "c")
+	wantCode(t, "after an unknown outcome", err, sallyport.InFlight)
+	must(t, f.Resolve(t.Context(), store.Resolution{Key: key("b"), State: sallyport.Failed, By: "ada", Reason: "never arrived"}))
+	fence, err = try(f, "c")
+	wantCode(t, "after it was resolved as failed", err, "")
+	must(t, f.Finish(t.Context(), finish("c", fence, sallyport.Done)))
+	tk := f.decide(t, f.open(t, "d", transfer).ID, true)
+	b := pays("d", "999", "EUR", "A")
+	b.Windows, b.Ticket, b.TicketHash = all, tk.ID, tk.Hash
+	_, err = f.Begin(t.Context(), b)
+	wantCode(t, "what a human approved", err, "")
+	o, err := f.Overruns(t.Context(), key("e"), []sallyport.Amount{{Value: "0", Currency: "EUR"}}, all)
+	if must(t, err); len(o) != 1 || o[0].Sum != "1998" {
+		t.Errorf("the sum afterwards: %+v", o)
+	}
+	control := pays("control", "999", "EUR", "A") // without windows nothing holds it back
+	_, err = f.Begin(t.Context(), control)
+	wantCode(t, "the control, without a window", err, "")
+}
+
+func testQuotas(t *testing.T, f *fixture) {
+	q := sallyport.Quota{Tool: "pay__*", Calls: 2, Per: time.Hour}
+	try := func(who, k string) error {
+		b := begin(k, transfer)
+		b.Key.Principal, b.Quotas = who, []sallyport.Quota{q}
+		_, err := f.Begin(t.Context(), b)
+		return err
+	}
+	wantCode(t, "the first", try("agent", "a"), "")
+	wantCode(t, "a repetition", try("agent", "a"), sallyport.InFlight) // does not count
+	wantCode(t, "the second", try("agent", "b"), "")
+	err := try("agent", "c")
+	wantCode(t, "the third", err, sallyport.RateLimited)
+	if e, ok := errors.AsType[*sallyport.Error](err); ok && (e.RetryAfter <= 0 || e.RetryAfter > time.Hour) {
+		t.Errorf("RetryAfter %s", e.RetryAfter)
+	}
+	if f.state(t, "c") != "" {
+		t.Error("a refused call left a reservation")
+	}
+	wantCode(t, "another agent", try("bob", "c"), "")
+	f.pass(time.Hour)
+	wantCode(t, "an hour later", try("agent", "c"), "")
+}
+
+// Identical calls without a key count as one, where that is wanted.
+func testTwinCalls(t *testing.T, f *fixture) {
+	twin := gateway.Twin{Fingerprint: fingerprint(transfer), Within: 30 * time.Second}
+	of := func() string {
+		t.Helper()
+		k, err := f.TwinOf(t.Context(), key(""), twin)
+		must(t, err)
+		return k
+	}
+	try := func(k string) (int64, error) {
+		b := begin(k, transfer)
+		b.Twin = &twin
+		return f.Begin(t.Context(), b)
+	}
+	if k := of(); k != "" {
+		t.Errorf("a twin of nothing: %s", k)
+	}
+	fence, err := try("a")
+	must(t, err)
+	_, err = try("b")
+	wantCode(t, "an identical call meanwhile", err, sallyport.InFlight)
+	if of() != "a" || f.state(t, "b") != "" {
+		t.Errorf("twin of %q; b is %q", of(), f.state(t, "b"))
+	}
+	f.pass(31 * time.Second)
+	if of() != "a" {
+		t.Error("a call that still runs has no twin any more")
+	}
+	must(t, f.Finish(t.Context(), finish("a", fence, sallyport.Done)))
+	if k := of(); k != "" {
+		t.Errorf("after the window the twin is %q", k)
+	}
+	fence, err = try("b")
+	wantCode(t, "after the window", err, "")
+	must(t, f.Finish(t.Context(), finish("b", fence, sallyport.Failed)))
+	if k := of(); k != "" {
+		t.Errorf("the twin of a call that had no effect is %q", k)
+	}
+	fence, err = try("c")
+	wantCode(t, "after one that failed", err, "")
+	must(t, f.Finish(t.Context(), finish("c", fence, sallyport.Unknown)))
+	_, err = try("d")
+	wantCode(t, "within the window of an unknown one", err, sallyport.InFlight)
+	f.pass(30 * time.Second)
+	if _, err = try("d"); err != nil || f.state(t, "c") != sallyport.Unknown {
+		t.Errorf("after the window of an unknown one: %v; it is %s", err, f.state(t, "c"))
+	}
+	for what, other := range map[string]sallyport.ReservationKey{
+		"another principal": {Tenant: "t", Principal: "bob", Tool: "pay__transfer"},
+		"another tool":      {Tenant: "t", Principal: "agent", Tool: "pay__other"},
+		"another tenant":    {Tenant: "u", Principal: "agent", Tool: "pay__transfer"},
+	} {
+		if k, err := f.TwinOf(t.Context(), other, twin); k != "" || err != nil {
+			t.Errorf("%s has the twin %q, %v", what, k, err)
+		}
+	}
+	// Ten at once, from two processes: one begins.
+	f.pass(time.Minute)
+	second := f.another(t)
+	var begun atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 10 {
+		s := []Store{f.Store, second}[i%2]
+		wg.Go(func() {
+			b := begin(fmt.Sprint("race", i), transfer)
+			b.Twin = &twin
+			if _, err := s.Begin(t.Context(), b); err == nil {
+				begun.Add(1)
+			} else if sallyport.CodeOf(err) != sallyport.InFlight {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if begun.Load() != 1 {
+		t.Errorf("%d of 10 identical calls began, want 1", begun.Load())
+	}
+}
