@@ -3,122 +3,89 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"time"
+	"strings"
 
 	"sallyport.dev/sallyport"
 )
 
-// A job is a claim that needs no human, or that one has approved.
+// A job is a claim that needs no human, or that enough of them have approved.
 type job struct {
 	claim
-	ticket sallyport.Ticket // zero if no approval was needed
-	egress []string
-	hash   string
+	ticket  sallyport.Ticket   // zero if no approval was needed
+	demands []sallyport.Demand // what the ticket must meet; nil leaves that unchecked
+	hash    string             // of the binding as it is now
+	egress  []string           // what the call may reach
+	plan    PlanVerdict        // what its saga means for it
 }
 
-// approve never waits. Where a human must decide and has not, it opens a
-// ticket, or finds the one that is open, and returns code Pending.
+// approve never waits. Where humans must decide and have not, it opens a
+// ticket, or finds the one that is open, and returns code Pending. A question
+// that is open stays open when policies become looser meanwhile.
 func (g *Gateway) approve(ctx context.Context, rec *record, c claim) (job, error) {
 	rec.at(sallyport.Approve)
-	j := job{claim: c, egress: c.permit.egress()}
-	if !c.needsHuman() {
+	j := job{claim: c, egress: c.permit.egress(), plan: g.judgePlan(c)}
+	if rec.Ticket = cmp.Or(j.plan.Ticket, rec.Ticket); j.plan.Ticket != "" {
 		return j, nil
 	}
-	b := c.binding(g.Image, j.egress)
-	j.hash = b.Hash()
-	var err error
-	if c.ticket == "" {
-		j.ticket, err = g.openTicket(ctx, rec, c, b, j.hash)
-	} else {
-		j.ticket, err = g.Ledger.Ticket(ctx, c.key.Tenant, c.ticket)
+	j.claim = c.left(j.plan.Strayed)
+	if !j.needsHuman() && j.awaits == "" {
+		return j, nil
 	}
-	if err != nil {
-		return job{}, at(sallyport.Approve, err)
+	j.demands = g.demands(j.claim)
+	b := j.binding(g.Image)
+	var err error
+	if j.awaits == "" {
+		err = g.ask(ctx, rec, &j, b)
+	} else {
+		err = g.resume(ctx, rec, &j, b)
+	}
+	return j, at(sallyport.Approve, err)
+}
+
+// ask looks at the target and puts the question to humans.
+func (g *Gateway) ask(ctx context.Context, rec *record, j *job, b sallyport.Binding) error {
+	var err error
+	if b.Witness, err = g.look(ctx, rec, j.claim); err != nil {
+		return err
+	}
+	j.hash = b.Hash()
+	if j.ticket, err = g.openTicket(ctx, rec, *j, b); err != nil {
+		return err
 	}
 	rec.Ticket = j.ticket.ID
+	return ticketAllows(j.ticket, j.hash)
+}
+
+// resume holds the ticket that the call waits for against the call as it would
+// run now, and the target against what was seen of it.
+func (g *Gateway) resume(ctx context.Context, rec *record, j *job, b sallyport.Binding) (err error) {
+	if j.ticket, err = g.Ledger.Ticket(ctx, j.key.Tenant, j.awaits); err != nil {
+		return err
+	}
+	rec.Ticket = j.ticket.ID
+	b.Witness = j.ticket.Binding.Witness
+	j.hash = b.Hash()
 	if err := ticketAllows(j.ticket, j.hash); err != nil {
-		return job{}, err
-	}
-	return j, nil
-}
-
-// needsHuman reports whether the risk, or a policy, demands an approval.
-func (p permit) needsHuman() bool {
-	return p.risk.Irreversible || p.risk.Level >= sallyport.Critical || p.verdict.Approval
-}
-
-// demandedBy names what demands the approval.
-func (p permit) demandedBy() []string {
-	switch {
-	case !p.needsHuman():
-		return nil
-	case p.verdict.Approval:
-		return p.verdict.ApprovalBy
-	default:
-		return []string{"built-in: risk is critical"}
-	}
-}
-
-func (c claim) binding(image string, egress []string) sallyport.Binding {
-	if c.tool.Code == nil {
-		image = ""
-	}
-	return sallyport.Binding{
-		Tenant: c.who.Tenant, Principal: c.who.ID, OnBehalfOf: c.who.OnBehalfOf, Profile: c.req.Profile,
-		Tool: c.tool.Name, ToolVersion: c.tool.Version, ToolDigest: c.tool.Digest, Args: c.canonical,
-		Endpoint: c.tool.Origin.Endpoint, Credential: c.tool.Origin.Credential,
-		Image: image, Tier: c.tier, Egress: egress,
-	}
-}
-
-func (g *Gateway) openTicket(ctx context.Context, rec *record, c claim, b sallyport.Binding, hash string) (sallyport.Ticket, error) {
-	now := g.Now()
-	t := sallyport.Ticket{
-		ID: newID("tkt"), CallID: rec.CallID, Key: c.key.Key, Binding: b, Hash: hash, Risk: c.risk,
-		Policies: c.demandedBy(), State: sallyport.TicketPending, CreatedAt: now, Trace: c.req.Trace,
-		DecideBy: now.Add(cmp.Or(g.Limits.DecideBy, time.Hour)),
-	}
-	kept := t
-	kept.Binding.Args, kept.Risk = g.Sanitiser.JSON(c.canonical), g.maskRisk(c.risk)
-	if kept.Key != rec.CallID {
-		kept.Key = g.Sanitiser.Text(kept.Key)
-	}
-	return g.Ledger.Open(ctx, t, c.key, c.fingerprint, rec.entry(sallyport.EntryTicket, kept))
-}
-
-const newCall = "make a new call: it needs a new approval"
-
-// ticketAllows is nil only for an approved ticket of exactly this call.
-func ticketAllows(t sallyport.Ticket, hash string) error {
-	e := &sallyport.Error{Step: sallyport.Approve, Ticket: t.ID}
-	switch {
-	case t.State == sallyport.TicketRejected:
-		e.Code, e.Message = sallyport.Rejected, "a human rejected this call"
-		if t.Reason != "" {
-			e.Message += ": " + t.Reason
+		if why := b.Differs(j.ticket.Binding); j.ticket.State == sallyport.TicketApproved && len(why) > 0 && b.Profile == j.ticket.Binding.Profile {
+			return g.void(ctx, j.ticket, "what would run is no longer what was approved: "+strings.Join(why, "; "))
 		}
-		e.Hint = "do not try the same in another form; ask the approver"
-	case t.State == sallyport.TicketExpired:
-		e.Code, e.Message = sallyport.Rejected, "nobody decided in time, so the call is rejected"
-		e.Hint = newCall
-	case t.State == sallyport.TicketVoid:
-		e.Code, e.Message = sallyport.Rejected, "the approval was not used in time and is void"
-		e.Hint = newCall
-	case t.State == sallyport.TicketWithdrawn:
-		e.Code, e.Message = sallyport.Rejected, "the ticket was withdrawn"
-		e.Hint = newCall
-	case t.Hash != hash:
-		e.Code, e.Message = sallyport.Conflict, "the tool, where it runs or who calls changed since the ticket was opened"
-		e.Hint = newCall
-	case t.State == sallyport.TicketPending:
-		e.Code, e.Message = sallyport.Pending, "a human must approve this call: ticket "+t.ID
-		e.Hint = "call again with the same idempotency key or this ticket, or call approval_result, once it is decided"
-	case t.State == sallyport.TicketApproved:
-		return nil
-	default: // consumed
-		e.Code, e.Message = sallyport.InFlight, "the approval is already used: one approval is one execution"
-		e.Hint = "wait and ask for the result again; a second execution needs a new call"
-		e.RetryAfter = time.Second
+		return err
 	}
-	return e
+	seen, err := g.look(ctx, rec, j.claim)
+	if err != nil {
+		return err
+	}
+	if why := changed(j.ticket.Binding.Witness, seen); why != "" {
+		return g.void(ctx, j.ticket, why)
+	}
+	return nil
+}
+
+// void ends an approval that no longer holds, and says so.
+func (g *Gateway) void(ctx context.Context, t sallyport.Ticket, why string) error {
+	why = g.Sanitiser.Text(why)
+	if err := g.Tickets.Void(context.WithoutCancel(ctx), t.Binding.Tenant, t.ID, why); err != nil && sallyport.CodeOf(err) != sallyport.Conflict {
+		return err
+	}
+	return &sallyport.Error{Code: sallyport.Conflict, Step: sallyport.Approve, Ticket: t.ID, Message: "the approval no longer holds: " + why, Hint: newCall}
 }

@@ -9,17 +9,34 @@ import (
 	"sallyport.dev/sallyport"
 )
 
+// cancelledBy names who ended ctx, "" if it goes on or its time was up.
+func cancelledBy(ctx context.Context) string {
+	if c, ok := errors.AsType[*sallyport.Cancellation](context.Cause(ctx)); ok {
+		return c.By
+	}
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return "disconnect"
+	}
+	return ""
+}
+
 // Await is Call for a caller that can wait. While the answer is
 // approval_pending it waits for the ticket, up to wait; while it is in_flight
 // it waits for the running call, up to Limits.InFlight. Then it calls again,
 // from the top, under the same call id: today's policy, tool and principal
 // decide anew. waiting, if not nil, is told once when a human is waited for.
+//
+// When ctx is cancelled while it waits for a human, the ticket is taken back,
+// so that nobody approves what nobody wants any more. A connection or a session
+// that merely ended leaves the ticket of a caller who can come back, by key or
+// ticket; so does a gateway that stops.
 func (g *Gateway) Await(ctx context.Context, req sallyport.Request, wait time.Duration, waiting func(*sallyport.Error)) (sallyport.Result, error) {
 	human, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	running, cancel := context.WithTimeout(ctx, cmp.Or(g.Limits.InFlight, 10*time.Second))
 	defer cancel()
 	pause := 5 * time.Millisecond
+	stays := waiter{returns: req.Key != "" || req.Ticket != "", asks: req.Operation.Target == ApprovalResult}
 	for {
 		res, err := g.Call(ctx, req)
 		e, ours := errors.AsType[*sallyport.Error](err)
@@ -34,8 +51,8 @@ func (g *Gateway) Await(ctx context.Context, req sallyport.Request, wait time.Du
 				waiting = nil
 			}
 			req.Ticket = e.Ticket
-			if !g.decided(human, req, e) {
-				return res, err
+			if !g.decided(human, req, e, &stays) {
+				return res, g.leave(ctx, req, e, stays)
 			}
 		case sallyport.InFlight:
 			if !sleep(running, pause) {
@@ -48,13 +65,78 @@ func (g *Gateway) Await(ctx context.Context, req sallyport.Request, wait time.Du
 	}
 }
 
+// A waiter is a caller whose call waits for a human.
+type waiter struct {
+	who     sallyport.Principal // once it waits
+	returns bool                // it has a key or the ticket to come back with
+	asks    bool                // it only asks for the result of another call
+}
+
+// leave ends the wait for a human. A caller who cancelled takes the question
+// back; whoever is still there learns that it is open.
+func (g *Gateway) leave(ctx context.Context, req sallyport.Request, pending *sallyport.Error, w waiter) error {
+	by := cancelledBy(ctx)
+	if by == "" && gone(req) {
+		by = "disconnect"
+	}
+	if by == "" || by == "shutdown" || by != "client" && w.returns || w.asks || w.who.ID == "" {
+		return pending
+	}
+	done := context.WithoutCancel(ctx)
+	who := w.who
+	_, err := g.Tickets.Withdraw(done, who, pending.Ticket, "cancelled by the "+by)
+	if err != nil && sallyport.CodeOf(err) != sallyport.Conflict {
+		g.Log.Error("cannot take a ticket back", "ticket", pending.Ticket, "call", req.CallID, "err", err)
+	}
+	e := &sallyport.Error{
+		Code: sallyport.Canceled, Step: sallyport.Approve, CallID: req.CallID, Ticket: pending.Ticket,
+		Message: "the call was cancelled while it waited for a human, and its ticket was taken back", Hint: newCall,
+	}
+	rec := &record{g: g, Record: sallyport.Record{
+		CallID: req.CallID, Door: req.Door, Tenant: who.Tenant, Principal: who.ID, OnBehalfOf: who.OnBehalfOf, Actor: who.Actor,
+		Profile: req.Profile, Kind: req.Operation.Kind, Target: clip(req.Operation.Target, 128), Ticket: pending.Ticket, Trace: req.Trace,
+		Path: []sallyport.Step{sallyport.Approve, sallyport.Respond}, Code: e.Code, Message: e.Message, CancelledBy: by, Started: g.Now(),
+	}}
+	if err := g.Journal.Append(rec.entry(sallyport.EntryOutcome, rec.snapshot())); err != nil {
+		g.Log.Error("cannot record a cancellation", "call", req.CallID, "err", err)
+	}
+	return e
+}
+
 // decided waits for the ticket and reports whether it moved in time.
-func (g *Gateway) decided(ctx context.Context, req sallyport.Request, e *sallyport.Error) bool {
+func (g *Gateway) decided(ctx context.Context, req sallyport.Request, e *sallyport.Error, w *waiter) bool {
+	if w.who.ID == "" { // once: the token may run out while a human thinks
+		who, err := g.Authenticator.Authenticate(context.WithoutCancel(ctx), req.Profile, req.Credential)
+		if err != nil {
+			return false
+		}
+		w.who = who
+	}
 	if ctx.Err() != nil {
 		return false
 	}
-	who, err := g.Authenticator.Authenticate(ctx, req.Profile, req.Credential)
-	return err == nil && g.Tickets.Wait(ctx, who.Tenant, e.Ticket) == nil
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if req.Gone != nil {
+		go func() {
+			select {
+			case <-req.Gone:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return g.Tickets.Wait(ctx, w.who.Tenant, e.Ticket) == nil
+}
+
+// gone reports whether nobody listens to a call that may go on.
+func gone(req sallyport.Request) bool {
+	select {
+	case <-req.Gone: // never, where it is nil
+		return true
+	default:
+		return false
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

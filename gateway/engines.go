@@ -42,6 +42,10 @@ type Catalog interface {
 
 	// Generation changes whenever any tool does.
 	Generation() uint64
+
+	// Listed reports whether a server has told its tools since the gateway
+	// started: only then is a tool that is not there gone.
+	Listed(server string) bool
 }
 
 // An Assessor judges what a call would really do. Pure: it touches nothing. (risk)
@@ -67,16 +71,16 @@ type Question struct {
 	Args    json.RawMessage // canonical; nil for ActionList
 	Risk    sallyport.Risk  // zero for ActionList
 	Tier    string
+	Tainted bool // the principal has read what strangers wrote; only told where Risk is more than low
 }
 
 // A Verdict is the policy engine's answer.
 type Verdict struct {
-	Allow      bool
-	Policies   []string // ids of the policies that decided
-	Reasons    []string // for the agent: why not; "no policy allows this" if none matched
-	Approval   bool     // a policy demands a human
-	ApprovalBy []string // ids of the policies that demand it
-	NoNetwork  bool     // a policy takes the network away
+	Allow     bool
+	Policies  []string           // ids of the policies that decided
+	Reasons   []string           // for the agent: why not; "no policy allows this" if none matched
+	Demands   []sallyport.Demand // what humans must say first; none if no policy asks for one
+	NoNetwork bool               // a policy takes the network away
 }
 
 // An Authorizer decides by policy, default deny. (cedar)
@@ -93,11 +97,28 @@ type Begin struct {
 	Key         sallyport.ReservationKey
 	Fingerprint string
 	CallID      string
-	Ticket      string        // "" if no approval was needed
-	TicketHash  string        // of the binding as it is now; must equal the ticket's
-	Lease       time.Duration // after which an execution without an outcome is unknown
+	Ticket      string             // "" if no approval was needed
+	TicketHash  string             // of the binding as it is now; must equal the ticket's
+	Demands     []sallyport.Demand // what today's policies ask of the ticket; nil leaves that unchecked
+	Risk        sallyport.Risk     // for what was rejected a moment ago
+	Lease       time.Duration      // after which an execution without an outcome is unknown
 	Intent      sallyport.Entry
 	Unchanged   func() error // policy and catalogue generations; called inside the transaction
+
+	Amounts []sallyport.Amount // money that the call moves: counts from now on, unless the call fails
+	Windows []sallyport.Window // that the amounts must keep within, unless Ticket is set
+	Quotas  []sallyport.Quota  // that the call counts towards
+	Twin    *Twin              // set for a call without a key that may repeat another
+
+	Saga  string              // ad-hoc saga that the call joins
+	Joins *sallyport.SagaStep // appended to that saga, which must be open, else code NotFound; nil if there is nothing to undo
+}
+
+// A Twin describes a call without a key whose identical repetition counts as
+// the same call.
+type Twin struct {
+	Fingerprint string        // of the arguments and the user on whose behalf
+	Within      time.Duration // of the first call's beginning, or while that runs
 }
 
 // A Finish is the transaction after an execution.
@@ -111,7 +132,7 @@ type Finish struct {
 }
 
 // A Ledger is the durable state of calls: reservations and tickets, each
-// change in one transaction with its audit entry. (store/sqlite)
+// change in one transaction with its audit entry. (store/relational)
 type Ledger interface {
 	// Find returns the reservation of a key, or nil if there is none. An
 	// execution whose lease has run out is returned as unknown.
@@ -123,18 +144,36 @@ type Ledger interface {
 
 	// Open stores a ticket and its reservation (reserved → awaiting_approval).
 	// If the key already waits for a ticket with the same hash, that one is
-	// returned; with other bytes, code Conflict.
+	// returned; with other bytes, code Conflict. Codes: Rejected with RetryAfter
+	// while something similar has just been rejected, RateLimited where too many
+	// wait already.
 	Open(ctx context.Context, t sallyport.Ticket, key sallyport.ReservationKey, fingerprint string, e sallyport.Entry) (sallyport.Ticket, error)
 
 	// Begin makes ticket approved → consumed and reservation → executing, and
 	// appends the intent; all or nothing. It returns the fence for Finish.
-	// Codes: InFlight, Conflict, OutcomeUnknown, Rejected, Pending, and
-	// whatever Unchanged returned. A key that is done is InFlight with no
-	// RetryAfter: look again.
+	// Codes: InFlight, Conflict, OutcomeUnknown, Rejected, Pending, RateLimited
+	// (a quota, or too many open calls), and whatever Unchanged returned. A key
+	// that is done is InFlight with no RetryAfter: look again. So is a call that
+	// has a twin, or whose amounts would overrun a window by now. An approval
+	// that does not meet Demands with the admins and groups of today becomes
+	// void: code Conflict.
 	Begin(ctx context.Context, b Begin) (fence int64, err error)
 
-	// Finish stores the outcome. A stale fence is refused.
+	// Finish stores the outcome, while the lease lasts. A stale fence is
+	// refused, and so is an owner whose lease has run out: the outcome of such
+	// a call stays unknown until an operator resolves it. Code Conflict.
 	Finish(ctx context.Context, f Finish) error
+}
+
+// A Past tells what was done before. (store/relational)
+type Past interface {
+	// Overruns returns the windows that amounts would overrun if they were
+	// moved now. Without amounts, or windows, there are none.
+	Overruns(ctx context.Context, who sallyport.ReservationKey, amounts []sallyport.Amount, windows []sallyport.Window) ([]sallyport.Overrun, error)
+
+	// TwinOf returns the key of the call that an identical one repeats, or "".
+	// In who, Key is not used.
+	TwinOf(ctx context.Context, who sallyport.ReservationKey, twin Twin) (key string, err error)
 }
 
 // A Journal takes audit entries of calls that change nothing, and of refusals.
@@ -164,8 +203,56 @@ type Sanitiser interface {
 	Text(s string) string
 }
 
-// Tickets tells when a ticket moves. (approval)
+// Tickets follows tickets beyond one call. (approval)
 type Tickets interface {
 	// Wait returns when the ticket is no longer pending, or ctx ends.
 	Wait(ctx context.Context, tenant, id string) error
+
+	// Opened is told of each new ticket, once it is stored.
+	Opened(ctx context.Context, t sallyport.Ticket)
+
+	// Withdraw takes back the caller's own ticket: a pending one is withdrawn,
+	// an approved one that has not run is void.
+	Withdraw(ctx context.Context, who sallyport.Principal, ticket, reason string) (sallyport.Ticket, error)
+
+	// Void ends an approval that no longer holds. A ticket that is not approved
+	// stays as it is: code Conflict.
+	Void(ctx context.Context, tenant, ticket, reason string) error
+}
+
+// Taints remember who has read what strangers wrote. (store/relational)
+type Taints interface {
+	// Taint keeps t until t.Until, for every gateway. One of the same principal
+	// that lasts longer stays.
+	Taint(ctx context.Context, t sallyport.Taint) error
+
+	// Tainted returns the taint of a principal that holds at a time, or nil.
+	Tainted(ctx context.Context, tenant, principal string, at time.Time) (*sallyport.Taint, error)
+}
+
+// An Inspector finds secrets in arguments that are about to leave. (redact)
+type Inspector interface {
+	// Secrets returns where they are and what they are, with a fingerprint,
+	// never the secret. whole is false where there was more than it looks
+	// through.
+	Secrets(args json.RawMessage) (parts []sallyport.Part, whole bool)
+}
+
+// Plans knows what a call has to do with a saga. (saga)
+type Plans interface {
+	// Enter checks that a call may speak for a saga. One that does not exist,
+	// is not the caller's or takes no calls is code NotFound, in the same words.
+	Enter(ctx context.Context, who sallyport.Principal, saga string) error
+
+	// Judge says what the saga means for a call that policies let through. by
+	// names what demands a human, if anything does.
+	Judge(q Question, saga string, by []string) PlanVerdict
+}
+
+// A PlanVerdict is what a saga means for one call. Zero: nothing.
+type PlanVerdict struct {
+	Digest  string              // of the plan that the call starts or is a step of; a ticket binds it
+	Ticket  string              // approved the whole plan, and covers exactly this call
+	Strayed string              // why the call left the plan and needs a human, whatever its risk
+	Joins   *sallyport.SagaStep // to be put on the saga's list in the transaction that begins the call
 }

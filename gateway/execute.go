@@ -33,13 +33,17 @@ func (g *Gateway) execute(ctx context.Context, rec *record, j job) (output, erro
 	}
 	rec.Isolation = isolationOf(b, j.tool)
 	timeout := g.timeout(j)
-	if j.risk.Mutating() || j.keyed || j.ticket.ID != "" {
-		if err := g.begin(ctx, rec, j, timeout); err != nil {
+	l := g.leaseFor(timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout) // from before the intent: a process that is paused after it finds its time gone
+	defer cancel()
+	if j.risk.Mutating() || j.keyed || j.ticket.ID != "" || len(j.risk.Amounts) > 0 {
+		if err := g.begin(ctx, rec, j, l); err != nil {
 			return output{}, at(sallyport.Execute, err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+	if err := l.holds(ctx, g.Now()); err != nil {
+		return output{}, rec.failed(ctx, j.risk.Mutating(), err)
+	}
 	out, err := b.Run(ctx, g.jobFor(rec, j, timeout))
 	if err != nil {
 		return output{}, rec.failed(ctx, j.risk.Mutating(), err)
@@ -55,13 +59,17 @@ func isolationOf(b sallyport.Backend, t sallyport.Tool) string {
 	return b.Info().Isolation
 }
 
-func (g *Gateway) begin(ctx context.Context, rec *record, j job, timeout time.Duration) error {
+// begin is the transaction before an execution. What it owes afterwards is noted
+// in the record, for respond.
+func (g *Gateway) begin(ctx context.Context, rec *record, j job, l lease) error {
 	fence, err := g.Ledger.Begin(ctx, Begin{
 		Key: j.key, Fingerprint: j.fingerprint, CallID: rec.CallID,
-		Ticket: j.ticket.ID, TicketHash: j.hash,
-		Lease:     timeout + time.Minute,
+		Ticket: j.ticket.ID, TicketHash: j.hash, Demands: j.demands, Risk: j.risk,
+		Lease:     l.lasts,
 		Intent:    rec.entry(sallyport.EntryIntent, rec.snapshot()),
 		Unchanged: func() error { return g.unchanged(j.permit) },
+		Amounts:   j.risk.Amounts, Windows: j.windows, Quotas: g.quotasOf(j), Twin: j.twin,
+		Saga: j.req.Saga, Joins: j.joins(rec.CallID),
 	})
 	if err == nil {
 		rec.began(j.key, fence)
@@ -69,10 +77,20 @@ func (g *Gateway) begin(ctx context.Context, rec *record, j job, timeout time.Du
 	return err
 }
 
+// joins is the call as a step of an ad-hoc saga, nil if it is none.
+func (j job) joins(callID string) *sallyport.SagaStep {
+	if j.plan.Joins == nil || !j.risk.Mutating() {
+		return nil
+	}
+	step := *j.plan.Joins
+	step.ID, step.Key, step.State = callID, j.key.Key, sallyport.StepRunning
+	return &step
+}
+
 func (g *Gateway) jobFor(rec *record, j job, timeout time.Duration) sallyport.Job {
 	notify := j.req.Notify
 	return sallyport.Job{
-		CallID: rec.CallID, Who: j.who, Tool: j.tool, Args: j.canonical, Key: j.key.Key,
+		CallID: rec.CallID, Who: j.who, Tool: j.tool, Args: j.canonical, Key: forwarded(j.key), Ticket: j.ticket.ID, Profile: j.req.Profile,
 		Tier: j.tier, Limits: g.limitsOf(j.tool), Egress: j.egress, Timeout: timeout, Trace: j.req.Trace,
 		Notify: func(n sallyport.Notice) {
 			if notify != nil {

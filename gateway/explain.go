@@ -9,14 +9,15 @@ import (
 
 // An Explanation says how a call would be decided now.
 type Explanation struct {
-	Principal string           `json:"principal"`
-	Tool      string           `json:"tool"`
-	Path      []sallyport.Step `json:"path"` // as far as it came
-	Risk      *sallyport.Risk  `json:"risk"` // nil if it did not come to assess
-	Policies  []string         `json:"policies"`
-	Approval  []string         `json:"approval"`   // what demands a human, if anything does
-	NoNetwork bool             `json:"no_network"` // a policy takes the network away
-	Refused   *Refusal         `json:"refused"`    // nil if it would be allowed
+	Principal string             `json:"principal"`
+	Tool      string             `json:"tool"`
+	Path      []sallyport.Step   `json:"path"` // as far as it came
+	Risk      *sallyport.Risk    `json:"risk"` // nil if it did not come to assess
+	Policies  []string           `json:"policies"`
+	Approval  []string           `json:"approval"`          // what demands a human, if anything does
+	Demands   []sallyport.Demand `json:"demands,omitempty"` // what humans must say
+	NoNetwork bool               `json:"no_network"`        // a policy takes the network away
+	Refused   *Refusal           `json:"refused"`           // nil if it would be allowed
 }
 
 // A Refusal is an error as an operator reads it.
@@ -39,7 +40,7 @@ func (g *Gateway) Explain(ctx context.Context, req sallyport.Request) (Explanati
 	p, err := g.decide(ctx, rec, who, req)
 	x := Explanation{
 		Principal: who.who.ID, Tool: req.Operation.Target, Path: rec.Path, Risk: rec.Risk, Policies: append([]string{}, rec.Policies...),
-		Approval: append([]string{}, p.demandedBy()...), NoNetwork: p.verdict.NoNetwork,
+		Approval: policiesOf(g.demands(claim{permit: p})), Demands: g.demands(claim{permit: p}), NoNetwork: p.verdict.NoNetwork,
 	}
 	if e, ok := errors.AsType[*sallyport.Error](err); ok {
 		x.Refused = &Refusal{e.Step, e.Code, e.Message, e.Hint}
@@ -58,5 +59,5 @@ func (g *Gateway) decide(ctx context.Context, rec *record, who identity, req sal
 	if err != nil {
 		return permit{}, err
 	}
-	return g.authorize(rec, g.assess(rec, args))
+	return g.authorize(ctx, rec, g.assess(rec, args))
 }

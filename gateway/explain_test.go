@@ -22,7 +22,7 @@ func TestExplain(t *testing.T) {
 		{name: "unknown", edit: func(w *world) { w.tools = nil }, refused: sallyport.NotFound},
 		{name: "critical", edit: func(w *world) { w.risk.Level = sallyport.Critical }, approval: []string{"built-in: risk is critical"}},
 		{name: "policy wants a human", approval: []string{"p2"},
-			edit: func(w *world) { w.verdict.Approval, w.verdict.ApprovalBy = true, []string{"p2"} }},
+			edit: func(w *world) { w.verdict.Demands = []sallyport.Demand{{Policy: "p2"}} }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)

@@ -59,7 +59,13 @@ func (w *world) Authenticate(_ context.Context, _, bearer string) (sallyport.Pri
 	if !ok {
 		return sallyport.Principal{}, &sallyport.Error{Code: sallyport.Unauthenticated, Message: "unknown credential"}
 	}
-	return sallyport.Principal{Tenant: "t1", ID: who}, nil
+	p := sallyport.Principal{Tenant: "t1"} // token-of-AGENT[@TENANT][+USER]
+	who, p.OnBehalfOf, _ = strings.Cut(who, "+")
+	p.ID, who, ok = strings.Cut(who, "@")
+	if ok {
+		p.Tenant = who
+	}
+	return p, nil
 }
 
 func (w *world) Admit(_ sallyport.Principal, size int) (func(), error) {
@@ -120,6 +126,7 @@ func (c catalogFake) Validate(_ sallyport.Tool, args json.RawMessage) error {
 	return nil
 }
 func (c catalogFake) Generation() uint64 { return c.w.gen }
+func (c catalogFake) Listed(string) bool { return true }
 
 type authorizerFake struct{ w *world }
 
@@ -159,6 +166,8 @@ type memory struct {
 	w       *world
 	res     map[sallyport.ReservationKey]*sallyport.Reservation
 	tickets map[string]*sallyport.Ticket
+	opened  []string
+	full    error // of Open
 	refuse  error // of Finish
 }
 
@@ -185,6 +194,9 @@ func (m *memory) Ticket(_ context.Context, tenant, id string) (sallyport.Ticket,
 func (m *memory) Open(_ context.Context, t sallyport.Ticket, key sallyport.ReservationKey, fp string, e sallyport.Entry) (sallyport.Ticket, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.full != nil {
+		return sallyport.Ticket{}, m.full
+	}
 	m.tickets[t.ID] = &t
 	m.res[key] = &sallyport.Reservation{ReservationKey: key, Fingerprint: fp, State: sallyport.AwaitingApproval, Ticket: t.ID}
 	return t, m.w.Append(e)
@@ -238,6 +250,40 @@ func (m *memory) Wait(ctx context.Context, _, id string) error {
 			return ctx.Err()
 		}
 	}
+}
+
+func (m *memory) Opened(_ context.Context, t sallyport.Ticket) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opened = append(m.opened, t.ID)
+}
+
+func (m *memory) Withdraw(_ context.Context, who sallyport.Principal, id, reason string) (sallyport.Ticket, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.tickets[id]
+	switch {
+	case t == nil || t.Binding.Principal != who.ID:
+		return sallyport.Ticket{}, &sallyport.Error{Code: sallyport.NotFound}
+	case t.State == sallyport.TicketPending:
+		t.State, t.Reason = sallyport.TicketWithdrawn, reason
+	case t.State == sallyport.TicketApproved:
+		t.State, t.VoidReason = sallyport.TicketVoid, reason
+	default:
+		return *t, &sallyport.Error{Code: sallyport.Conflict}
+	}
+	return *t, nil
+}
+
+func (m *memory) Void(_ context.Context, _, id, reason string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.tickets[id]
+	if t == nil || t.State != sallyport.TicketApproved {
+		return &sallyport.Error{Code: sallyport.Conflict}
+	}
+	t.State, t.VoidReason = sallyport.TicketVoid, reason
+	return nil
 }
 
 func (m *memory) decide(id string, s sallyport.TicketState) {

@@ -10,9 +10,9 @@ import (
 )
 
 // A Gateway takes calls from every door to every backend. There is no other
-// way from one to the other. All fields must be set, except those that say
-// otherwise; none may change once calls are taken.
+// way from one to the other. No field may change once calls are taken.
 type Gateway struct {
+	// Engines of the path, in its order. All must be set.
 	Authenticator Authenticator
 	Limiter       Limiter
 	Catalog       Catalog
@@ -24,15 +24,29 @@ type Gateway struct {
 	Journal       Journal
 	Backends      map[string]sallyport.Backend // by Tool.Origin.Backend
 
-	Now    func() time.Time
-	Log    *slog.Logger
-	Limits CallLimits
+	Now func() time.Time // must be set
+	Log *slog.Logger     // must be set
 
-	Sandbox sallyport.Limits       // of a tool that names none; zero fields mean sallyport.DefaultLimits
-	Ended   func(sallyport.Record) // told of each call that ended, if set; must not block
-	Image   string                 // digest of the image that sandbox tools run on, part of what a ticket binds
+	// Engines that look further than one call. Each may be nil.
+	Past      Past      // without it there are no windows, and tools cannot dedupe
+	Taints    Taints    // without it nobody is tainted
+	Inspector Inspector // without it every secret may leave in arguments
+	Plans     Plans     // without it there are no sagas
+
+	// What the operator chose. Zero fields mean what they say.
+	Limits       CallLimits
+	Sandbox      sallyport.Limits   // of a tool that names none; zero fields mean sallyport.DefaultLimits
+	Image        string             // digest of the image that sandbox tools run on, part of what a ticket binds
+	Windows      []sallyport.Window // sums that need a human
+	Quotas       []sallyport.Quota  // counts of calls
+	Irreversible sallyport.Demand   // of calls that cannot be undone, beside what policies demand
+	DenySecrets  bool               // a call with a secret is refused; else a human decides
+
+	Ended func(sallyport.Record) // told of each call that ended, if set; must not block
 
 	strangers strangers
+	floods    floods
+	tainted   taints
 }
 
 // CallLimits are the clocks of a call. Zero fields mean the defaults.
@@ -40,6 +54,8 @@ type CallLimits struct {
 	Timeout  time.Duration // of a backend, where the tool names none: 60 s
 	DecideBy time.Duration // for a human to decide: 1 h, then rejected
 	InFlight time.Duration // to wait for a running call with the same key: 10 s
+	Lease    time.Duration // beyond its timeout, after which a call without an outcome is unknown: 1 min
+	Taint    time.Duration // that a principal is tainted after it read what strangers wrote; 0: never
 }
 
 // Call runs one operation. Each step gives the next what it needs, so the
@@ -70,7 +86,7 @@ func (g *Gateway) Call(ctx context.Context, req sallyport.Request) (res sallypor
 		return res, err
 	}
 	judged := g.assess(rec, args)
-	permit, err := g.authorize(rec, judged)
+	permit, err := g.authorize(ctx, rec, judged)
 	if err != nil {
 		return res, err
 	}
@@ -79,7 +95,7 @@ func (g *Gateway) Call(ctx context.Context, req sallyport.Request) (res sallypor
 		return res, err
 	}
 	if prior != nil {
-		return g.sanitise(rec, *prior)
+		return g.sanitise(ctx, rec, *prior)
 	}
 	job, err := g.approve(ctx, rec, claim)
 	if err != nil {
@@ -89,5 +105,5 @@ func (g *Gateway) Call(ctx context.Context, req sallyport.Request) (res sallypor
 	if err != nil {
 		return res, err
 	}
-	return g.sanitise(rec, out)
+	return g.sanitise(ctx, rec, out)
 }

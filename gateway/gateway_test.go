@@ -65,7 +65,7 @@ func TestStopsAt(t *testing.T) {
 		{name: "unknown ticket", req: func(r *sallyport.Request) { r.Ticket = "tkt_x" }, last: sallyport.Reserve, code: sallyport.NotFound},
 		{name: "critical", edit: func(w *world) { w.risk.Level = sallyport.Critical }, last: sallyport.Approve, code: sallyport.Pending},
 		{name: "irreversible", edit: func(w *world) { w.risk.Irreversible = true }, last: sallyport.Approve, code: sallyport.Pending},
-		{name: "policy wants a human", edit: func(w *world) { w.verdict.Approval = true }, last: sallyport.Approve, code: sallyport.Pending},
+		{name: "policy wants a human", edit: func(w *world) { w.verdict.Demands = []sallyport.Demand{{Policy: "p2"}} }, last: sallyport.Approve, code: sallyport.Pending},
 		{name: "no backend", edit: func(w *world) { w.Backends = nil }, last: sallyport.Execute, code: sallyport.Unavailable},
 		{name: "backend fails, read-only", last: sallyport.Execute, code: sallyport.Upstream, ran: true,
 			edit: func(w *world) { w.run = fails(errors.New("boom")) }},

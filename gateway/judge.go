@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -18,6 +19,17 @@ type validArgs struct {
 
 func (g *Gateway) validate(rec *record, t target) (validArgs, error) {
 	rec.at(sallyport.Validate)
+	if t.req.Key != "" {
+		if err := sallyport.CheckKey(t.req.Key); err != nil {
+			return validArgs{}, at(sallyport.Validate, err)
+		}
+		if t.req.Door != "saga" && strings.HasPrefix(t.req.Key, sallyport.SagaKeyPrefix) {
+			return validArgs{}, at(sallyport.Validate, &sallyport.Error{
+				Code: sallyport.Invalid, Message: "keys that begin with " + sallyport.SagaKeyPrefix + " are those of steps of sagas",
+				Hint: "use another idempotency key, such as a UUID",
+			})
+		}
+	}
 	canonical, err := sallyport.Canonical(t.args)
 	if err == nil {
 		rec.args = canonical
@@ -40,28 +52,30 @@ func (g *Gateway) validate(rec *record, t target) (validArgs, error) {
 // judged are arguments together with what they would do.
 type judged struct {
 	validArgs
-	risk sallyport.Risk
-	tier string
+	risk    sallyport.Risk
+	tier    string
+	secrets []sallyport.Part // of arguments that leave
 }
 
 func (g *Gateway) assess(rec *record, a validArgs) judged {
 	rec.at(sallyport.Assess)
-	risk := g.Assessor.Assess(a.tool, a.canonical)
-	rec.Risk = &risk
-	return judged{a, risk, tierOf(a)}
+	secrets := g.leaking(a)
+	risk := g.highlight(g.Assessor.Assess(a.tool, a.canonical), secrets)
+	rec.Risk, rec.secrets = &risk, secrets
+	return judged{a, risk, tierOf(a.tool, a.canonical), secrets}
 }
 
 // tierOf is the sandbox tier that the call asks for, among those of the tool.
 // A tier that is not in the list is refused by the schema.
-func tierOf(a validArgs) string {
-	tiers := a.tool.Manifest.Tiers
+func tierOf(tool sallyport.Tool, args json.RawMessage) string {
+	tiers := tool.Manifest.Tiers
 	if len(tiers) == 0 {
 		return ""
 	}
 	var in struct {
 		Tier string `json:"tier"`
 	}
-	if a.tool.Code != nil && a.tool.Code.Source == "" && json.Unmarshal(a.canonical, &in) == nil && slices.Contains(tiers, in.Tier) {
+	if tool.Code != nil && tool.Code.Source == "" && json.Unmarshal(args, &in) == nil && slices.Contains(tiers, in.Tier) {
 		return in.Tier
 	}
 	return tiers[0]
@@ -73,16 +87,24 @@ type permit struct {
 	verdict  Verdict
 	policy   uint64
 	catalogs uint64
+	tainted  bool
+	strayed  bool // left the plan of its saga
 }
 
-func (g *Gateway) authorize(rec *record, j judged) (permit, error) {
+func (g *Gateway) authorize(ctx context.Context, rec *record, j judged) (permit, error) {
 	rec.at(sallyport.Authorize)
-	p := permit{judged: j, policy: g.Authorizer.Generation(), catalogs: g.Catalog.Generation()}
+	taint, err := g.taintOf(ctx, j)
+	if err != nil {
+		return permit{}, err
+	}
+	p := permit{judged: j, policy: g.Authorizer.Generation(), catalogs: g.Catalog.Generation(), tainted: taint != nil}
 	v, err := g.Authorizer.Authorize(p.question())
 	rec.Policies = v.Policies
 	if err == nil && v.Allow {
 		p.verdict = v
-		return p, nil
+		p.hold(taint)
+		rec.Risk = &p.risk
+		return p, g.refuseSecrets(p.secrets)
 	}
 	if len(v.Reasons) == 0 {
 		v.Reasons = []string{"no policy allows this"}
@@ -97,7 +119,7 @@ func (g *Gateway) authorize(rec *record, j judged) (permit, error) {
 func (p permit) question() Question {
 	return Question{
 		Who: p.who, Profile: p.req.Profile, Action: ActionCall,
-		Tool: p.tool, Args: p.canonical, Risk: p.risk, Tier: p.tier,
+		Tool: p.tool, Args: p.canonical, Risk: p.risk, Tier: p.tier, Tainted: p.tainted,
 	}
 }
 
@@ -111,7 +133,7 @@ func (g *Gateway) unchanged(p permit) error {
 	if err == nil && tool.Digest == p.tool.Digest && tool.Status == sallyport.ToolActive {
 		var v Verdict
 		v, err = g.Authorizer.Authorize(p.question())
-		if err == nil && v.Allow && (!v.Approval || p.verdict.Approval) && v.NoNetwork == p.verdict.NoNetwork {
+		if err == nil && v.Allow && covered(v.Demands, p.verdict.Demands) && v.NoNetwork == p.verdict.NoNetwork {
 			return nil
 		}
 	}
@@ -120,6 +142,16 @@ func (g *Gateway) unchanged(p permit) error {
 		Message: "a policy or the tool changed while the call was on its way",
 		Hint:    "call again: it will be judged by what holds now",
 	}
+}
+
+// covered reports whether nothing is demanded that was not before.
+func covered(now, before []sallyport.Demand) bool {
+	for _, d := range now {
+		if !slices.ContainsFunc(before, func(o sallyport.Demand) bool { return o.Asks() >= d.Asks() && slices.Equal(o.Groups, d.Groups) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // egress is what the call may reach: the tool's list, unless a policy or the

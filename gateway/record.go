@@ -22,6 +22,8 @@ type record struct {
 	g    *Gateway
 	args json.RawMessage // canonical, not yet masked
 
+	secrets []sallyport.Part // of arguments that would leave
+
 	// Set between begin and respond: what is owed to the ledger.
 	open *Finish
 }
@@ -40,7 +42,7 @@ func (g *Gateway) receive(req sallyport.Request) (*record, error) {
 		id = newID("call")
 	}
 	return &record{g: g, Record: sallyport.Record{
-		CallID: id, Door: req.Door, Profile: req.Profile, Key: req.Key, Ticket: req.Ticket, Trace: req.Trace,
+		CallID: id, Door: req.Door, Profile: req.Profile, Key: clip(req.Key, sallyport.MaxKey), Ticket: clip(req.Ticket, 128), Trace: req.Trace,
 		Kind: req.Operation.Kind, Target: clip(req.Operation.Target, 128),
 		Path: append(make([]sallyport.Step, 0, len(sallyport.Steps)), sallyport.Receive), Started: g.Now(),
 	}}, nil
@@ -53,6 +55,7 @@ func (r *record) began(key sallyport.ReservationKey, fence int64) {
 }
 
 func (r *record) done(out sallyport.Output) {
+	r.Reached = out.Connections
 	if r.open != nil {
 		r.open.State, r.open.Output, r.open.IsError = sallyport.Done, out.Content, out.IsError
 	}
@@ -75,14 +78,17 @@ func (r *record) respond(ctx context.Context, res *sallyport.Result, err *error)
 		*err = &sallyport.Error{Code: sallyport.Internal, Step: r.last(), Message: "internal error", Err: fmt.Errorf("panic: %v", p)}
 	}
 	r.at(sallyport.Respond)
+	*err = r.lapse(ctx, *err)
+	if *err != nil && ctx.Err() != nil {
+		r.CancelledBy = cancelledBy(ctx)
+	}
 	*err = r.presentable(*err)
 	r.Duration = r.g.Now().Sub(r.Started)
 	if *err != nil {
 		r.Code = sallyport.CodeOf(*err)
 		r.Message = r.g.Sanitiser.Text((*err).Error())
 	} else {
-		sum := sha256.Sum256(res.Content)
-		r.ResultHash, r.IsError = hex.EncodeToString(sum[:]), res.IsError
+		r.ResultHash, r.IsError = digest(res.Content), res.IsError
 	}
 	if r.g.Ended != nil {
 		r.g.Ended(r.Record)
@@ -146,8 +152,12 @@ func (r *record) snapshot() sallyport.Record {
 		s.Risk = &masked
 	}
 	s.Path = append([]sallyport.Step(nil), r.Path...)
+	s.Reached = slices.Clone(r.Reached)
+	for i := range s.Reached {
+		s.Reached[i].Target = r.g.Sanitiser.Text(s.Reached[i].Target)
+	}
 	if r.args != nil {
-		s.Args = r.g.Sanitiser.JSON(r.args)
+		s.Args = withhold(r.g.Sanitiser.JSON(r.args), r.secrets)
 	}
 	return s
 }
@@ -162,6 +172,13 @@ func (g *Gateway) maskRisk(risk sallyport.Risk) sallyport.Risk {
 		return out
 	}
 	risk.Reasons, risk.Objects = all(risk.Reasons), all(risk.Objects)
+	risk.Parts, risk.Amounts = slices.Clone(risk.Parts), slices.Clone(risk.Amounts)
+	for i := range risk.Parts {
+		risk.Parts[i].Text = g.Sanitiser.Text(risk.Parts[i].Text)
+	}
+	for i := range risk.Amounts {
+		risk.Amounts[i].Recipient = g.Sanitiser.Text(risk.Amounts[i].Recipient)
+	}
 	return risk
 }
 
@@ -185,6 +202,11 @@ func at(step sallyport.Step, err error) error {
 		return &c
 	}
 	return err
+}
+
+func digest[T ~string | ~[]byte](v T) string {
+	sum := sha256.Sum256([]byte(v))
+	return hex.EncodeToString(sum[:])
 }
 
 // newID makes an id that cannot be guessed: 128 random bits.

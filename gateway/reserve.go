@@ -3,8 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -15,8 +14,12 @@ type claim struct {
 	permit
 	key         sallyport.ReservationKey
 	fingerprint string
-	ticket      string // that an earlier attempt under this key waits for, or ""
+	awaits      string // the ticket that an earlier attempt under this key waits for, or ""
 	keyed       bool   // the caller chose the key or resumes a ticket
+	twin        *Twin  // set if an identical call counts as this one
+
+	windows []sallyport.Window  // that count what this call moves
+	over    []sallyport.Overrun // those that it would overrun
 }
 
 // reserve looks the key up. A call that is already done gives its output as
@@ -24,29 +27,73 @@ type claim struct {
 // transaction, by execute, or with the ticket, by approve.
 func (g *Gateway) reserve(ctx context.Context, rec *record, p permit) (c claim, prior *output, err error) {
 	rec.at(sallyport.Reserve)
-	sum := sha256.Sum256(p.canonical)
-	c = claim{permit: p, fingerprint: hex.EncodeToString(sum[:]), keyed: p.req.Key != "" || p.req.Ticket != ""}
-	c.key = sallyport.ReservationKey{Tenant: p.who.Tenant, Principal: p.who.ID, Tool: p.tool.Name, Key: p.req.Key}
-	switch {
-	case p.req.Ticket != "":
-		if c.key.Key, err = g.ticketKey(ctx, p); err != nil {
-			return claim{}, nil, err
+	c = claim{permit: p, fingerprint: digest(p.canonical), keyed: p.req.Key != "" || p.req.Ticket != ""}
+	if c.key, err = g.keyOf(ctx, rec, p); err != nil {
+		return claim{}, nil, err
+	}
+	if !c.keyed {
+		if err := g.findTwin(ctx, rec, &c); err != nil {
+			return claim{}, nil, at(sallyport.Reserve, err)
 		}
-	case p.req.Key == "":
-		c.key.Key = rec.CallID // nobody can have used it
 	}
 	rec.Key = c.key.Key
-	if !c.keyed {
-		return c, nil, nil
+	if c.keyed || rec.Twin != "" {
+		r, err := g.Ledger.Find(ctx, c.key)
+		if err != nil {
+			return claim{}, nil, at(sallyport.Reserve, err)
+		}
+		if r != nil {
+			if c, prior, err = g.meet(rec, c, r); err != nil || prior != nil {
+				return claim{}, prior, err
+			}
+		}
 	}
-	r, err := g.Ledger.Find(ctx, c.key)
-	if err != nil {
+	if err := g.spend(ctx, rec, &c); err != nil {
 		return claim{}, nil, at(sallyport.Reserve, err)
 	}
-	if r == nil {
-		return c, nil, nil
+	return c, nil, nil
+}
+
+// keyOf is the key that a call is remembered by. Beside tenant, agent and tool
+// its scope is the user on whose behalf the agent calls; a caller's own key
+// cannot hold sallyport.Scope, so it never names what was done for somebody else.
+func (g *Gateway) keyOf(ctx context.Context, rec *record, p permit) (key sallyport.ReservationKey, err error) {
+	key = sallyport.ReservationKey{Tenant: p.who.Tenant, Principal: p.who.ID, Tool: p.tool.Name, Key: p.req.Key}
+	switch {
+	case p.req.Ticket != "":
+		key.Key, err = g.ticketKey(ctx, p)
+		return key, err
+	case p.req.Key == "":
+		key.Key = rec.CallID // nobody can have used it
+	case p.who.OnBehalfOf != "":
+		key.Key += sallyport.Scope + p.who.OnBehalfOf
 	}
-	return g.meet(rec, c, r)
+	return key, nil
+}
+
+// findTwin looks for an identical call without a key, where the operator wants
+// those to count as one. Never where a human decides: each question needs an
+// answer of its own.
+func (g *Gateway) findTwin(ctx context.Context, rec *record, c *claim) error {
+	within := c.tool.Manifest.Dedupe
+	if within <= 0 || g.Past == nil || !c.risk.Mutating() || c.needsHuman() {
+		return nil
+	}
+	c.twin = &Twin{Fingerprint: digest(c.fingerprint + " for " + c.who.OnBehalfOf), Within: within}
+	first, err := g.Past.TwinOf(ctx, c.key, *c.twin)
+	if err == nil && first != "" && first != c.key.Key {
+		c.key.Key, rec.Twin = first, first
+	}
+	return err
+}
+
+// forwarded is the key as the tool's own server sees it. It begins with the
+// caller's, so that people can find it there; what follows is the scope, since
+// that server may know all callers by one credential and keep one set of keys.
+func forwarded(key sallyport.ReservationKey) string {
+	chosen, _, _ := strings.Cut(key.Key, sallyport.Scope)
+	scope := "-" + digest(digest(key.Tenant) + digest(key.Principal) + digest(key.Tool) + digest(key.Key))[:20]
+	return chosen[:min(len(chosen), sallyport.MaxKey-len(scope))] + scope
 }
 
 // meet says what an earlier call under the same key means for this one.
@@ -62,8 +109,15 @@ func (g *Gateway) meet(rec *record, c claim, r *sallyport.Reservation) (claim, *
 	}
 	switch r.State {
 	case sallyport.Done:
+		if r.Ticket == "" && c.permit.needsHuman() {
+			return fail(sallyport.Denied, "by now a human must approve this call, and the earlier one with this key ran without that, so its result is not shown again",
+				"make a new call with a new key, if it is still wanted", 0)
+		}
 		rec.Replay = true
 		out := sallyport.Output{Content: r.Output, IsError: r.IsError}
+		if out.Content == nil {
+			out.Content = notKept
+		}
 		return claim{}, &output{tool: c.tool, Output: out, at: r.UpdatedAt}, nil
 	case sallyport.Executing:
 		return fail(sallyport.InFlight, "a call with this key is still running", "wait and call again with the same key", time.Second)
@@ -73,10 +127,15 @@ func (g *Gateway) meet(rec *record, c claim, r *sallyport.Reservation) (claim, *
 	case sallyport.Failed: // it had no effect: the key may be used again, with a new approval
 		return c, nil, nil
 	default:
-		c.ticket = r.Ticket
+		c.awaits = r.Ticket
 		return c, nil, nil
 	}
 }
+
+// notKept stands for the result of a call that is done and whose own result
+// had to make room.
+var notKept = []byte(`{"content":[{"type":"text","text":"This call was executed once, and is not executed again. Its result is no longer kept."}],` +
+	`"_meta":{"dev.sallyport/result":"not_kept"}}`)
 
 // ticketKey is the reservation key of the call that a ticket stands for.
 // Arguments that differ in one byte are another call.

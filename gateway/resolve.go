@@ -37,12 +37,13 @@ func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyp
 			return target{}, err
 		}
 		name, t.req.Ticket, t.args = ticket.Binding.Tool, ticket.ID, ticket.Binding.Args
+		rec.Target, rec.Ticket = name, ticket.ID
 	}
 	tool, err := g.Catalog.Resolve(req.Profile, name)
 	if err == nil && !g.visible(in.who, req.Profile, tool) {
 		err = &sallyport.Error{Code: sallyport.NotFound}
 	}
-	if sallyport.CodeOf(err) == sallyport.NotFound && err != nil {
+	if sallyport.CodeOf(err) == sallyport.NotFound {
 		// The same words whether it does not exist or is not theirs.
 		return target{}, &sallyport.Error{
 			Code: sallyport.NotFound, Step: sallyport.Resolve,
@@ -52,6 +53,9 @@ func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyp
 	}
 	if err != nil {
 		return target{}, at(sallyport.Resolve, err)
+	}
+	if err := g.enter(ctx, rec, in.who, req.Saga); err != nil {
+		return target{}, err
 	}
 	t.tool = tool
 	r := &rec.Record

@@ -1,0 +1,186 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"sallyport.dev/sallyport"
+)
+
+// witnessTime bounds one look.
+const witnessTime = 20 * time.Second
+
+// maxObserved bounds what is kept of a look for people.
+const maxObserved = 300
+
+// look takes every witness of the call's tool: what the target looks like now.
+// One that cannot be taken refuses the call.
+func (g *Gateway) look(ctx context.Context, rec *record, c claim) ([]sallyport.Observation, error) {
+	var all []sallyport.Observation
+	for _, w := range c.tool.Manifest.Witness {
+		o, err := g.observe(ctx, rec, c, w)
+		if err != nil {
+			return nil, &sallyport.Error{
+				Code: sallyport.Unavailable, Step: sallyport.Approve, Err: err,
+				Message: g.Sanitiser.Text(fmt.Sprintf("the witness %q could not be taken, so the call cannot be approved: %v", w.Name, err)),
+				Hint:    "the target must be readable for a ticket, and again before it is used; an operator finds the witness in the tool's manifest, and says in that of the tool which looks that it is read_only",
+			}
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// observe takes one witness by a tool that changes nothing, and that the
+// caller may call without asking anybody.
+func (g *Gateway) observe(ctx context.Context, rec *record, c claim, w sallyport.Witness) (sallyport.Observation, error) {
+	o := sallyport.Observation{Name: w.Name, Binds: w.Binds}
+	args, err := witnessArgs(w.Args, c.canonical)
+	if err != nil {
+		return o, err
+	}
+	tool, egress, err := g.witnessTool(c, w.Tool, args)
+	if err != nil {
+		return o, err
+	}
+	b, ok := g.Backends[tool.Origin.Backend]
+	if !ok {
+		return o, fmt.Errorf("nothing on this gateway runs %q tools", tool.Origin.Backend)
+	}
+	ctx, cancel := context.WithTimeout(ctx, witnessTime)
+	defer cancel()
+	out, err := b.Run(ctx, sallyport.Job{
+		CallID: rec.CallID, Who: c.who, Tool: tool, Args: args, Tier: tierOf(tool, args), Limits: g.limitsOf(tool), Egress: egress,
+		Timeout: witnessTime, Trace: c.req.Trace, Notify: func(sallyport.Notice) {},
+	})
+	switch {
+	case err != nil:
+		return o, err
+	case out.IsError:
+		return o, fmt.Errorf("%s failed", w.Tool)
+	}
+	return g.observed(rec, tool, o, out.Content, w.Select)
+}
+
+// observed turns an answer into an observation, and puts it on record.
+func (g *Gateway) observed(rec *record, tool sallyport.Tool, o sallyport.Observation, content json.RawMessage, pointer string) (sallyport.Observation, error) {
+	canonical, err := sallyport.Canonical(content)
+	if err != nil {
+		return o, fmt.Errorf("%s did not answer with an object: %w", tool.Name, err)
+	}
+	part, ok := sallyport.At(canonical, pointer)
+	if !ok {
+		return o, fmt.Errorf("the answer of %s has nothing at %s", tool.Name, pointer)
+	}
+	o.Hash, o.Value = digest(part), clip(g.Sanitiser.Text(string(part)), maxObserved)
+	return o, g.Journal.Append(rec.entry(sallyport.EntryTicket, map[string]any{
+		"witness": o, "principal": rec.Principal, "target": tool.Name, "tool_digest": tool.Digest}))
+}
+
+// witnessTool resolves, validates, judges and authorises a look, as a call of
+// the same principal would be.
+func (g *Gateway) witnessTool(c claim, name string, args json.RawMessage) (tool sallyport.Tool, egress []string, err error) {
+	tool, err = g.Catalog.Resolve(c.req.Profile, name)
+	if err != nil || tool.Status != sallyport.ToolActive {
+		return tool, nil, fmt.Errorf("there is no active tool %q here", name)
+	}
+	if err := g.Catalog.Validate(tool, args); err != nil {
+		return tool, nil, fmt.Errorf("%s does not take these arguments: %w", name, err)
+	}
+	risk := g.Assessor.Assess(tool, args)
+	if risk.Mutating() {
+		return tool, nil, fmt.Errorf("%s is not read-only here: its risk is %s", name, risk.Level)
+	}
+	v, err := g.Authorizer.Authorize(Question{
+		Who: c.who, Profile: c.req.Profile, Action: ActionCall, Tool: tool, Args: args, Risk: risk,
+		Tier: tierOf(tool, args),
+	})
+	if err != nil || !v.Allow || len(v.Demands) > 0 {
+		return tool, nil, fmt.Errorf("policies do not let %s call %s by itself", c.who.ID, name)
+	}
+	if !v.NoNetwork {
+		egress = tool.Manifest.Egress
+	}
+	return tool, egress, nil
+}
+
+// witnessArgs puts the call's arguments into those of a witness: an object
+// {"$arg": "/pointer"} stands for what the call has there, byte for byte.
+func witnessArgs(template, call json.RawMessage) (json.RawMessage, error) {
+	if len(template) == 0 {
+		template = json.RawMessage("{}")
+	}
+	filled, err := fill(template, call)
+	if err != nil {
+		return nil, err
+	}
+	return sallyport.Canonical(filled)
+}
+
+func fill(template, call json.RawMessage) (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	var items []json.RawMessage
+	switch {
+	case json.Unmarshal(template, &members) == nil && members != nil:
+		if ref, ok := members["$arg"]; ok && len(members) == 1 {
+			var pointer string
+			if err := json.Unmarshal(ref, &pointer); err != nil {
+				return nil, fmt.Errorf("$arg must be a JSON Pointer, not %s", clip(string(ref), 40))
+			}
+			v, ok := sallyport.At(call, pointer)
+			if !ok {
+				return nil, fmt.Errorf("the call has no argument %s", pointer)
+			}
+			return v, nil
+		}
+		for _, k := range slices.Sorted(maps.Keys(members)) { // the same words for the same fault
+			f, err := fill(members[k], call)
+			if err != nil {
+				return nil, err
+			}
+			members[k] = f
+		}
+		return encode(members)
+	case json.Unmarshal(template, &items) == nil && items != nil:
+		for i, v := range items {
+			f, err := fill(v, call)
+			if err != nil {
+				return nil, err
+			}
+			items[i] = f
+		}
+		return encode(items)
+	}
+	return template, nil
+}
+
+// encode is json.Marshal without its escapes for HTML.
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+// changed says what is no longer as it was when the ticket was opened, or "".
+func changed(was, now []sallyport.Observation) string {
+	if len(was) != len(now) {
+		return "the manifest names other witnesses now"
+	}
+	for i, o := range was {
+		n := now[i]
+		switch {
+		case o.Name != n.Name || o.Binds != n.Binds:
+			return "the manifest names other witnesses now"
+		case o.Hash != n.Hash:
+			return fmt.Sprintf("%s has changed since the ticket was opened: %s → %s", o.Name, o.Value, n.Value)
+		}
+	}
+	return ""
+}
