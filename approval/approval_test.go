@@ -73,15 +73,15 @@ func TestDecide(t *testing.T) {
 		"no ticket":            {ada, "none", "", sallyport.NotFound},
 		"a long reason":        {ada, id, strings.Repeat("x", 3000), sallyport.Invalid},
 	} {
-		if _, err := e.Decide(t.Context(), tt.admin, tt.ticket, true, tt.reason); err == nil || sallyport.CodeOf(err) != tt.want {
+		if _, err := e.Decide(t.Context(), tt.admin.Tenant, sallyport.Decision{By: tt.admin.Name, Ticket: tt.ticket, Approve: true, Reason: tt.reason}); err == nil || sallyport.CodeOf(err) != tt.want {
 			t.Errorf("%s: %v, want %s", name, err, tt.want)
 		}
 	}
-	tk, err := e.Decide(t.Context(), ada, id, true, " quarter's end ")
+	tk, err := e.Decide(t.Context(), "t", sallyport.Decision{By: "ada", Ticket: id, Approve: true, Reason: " quarter's end "})
 	if err != nil || tk.State != sallyport.TicketApproved || tk.Reason != "quarter's end" || tk.RunBy.Sub(tk.DecidedAt) != time.Hour {
 		t.Errorf("Decide = %+v, %v", tk, err)
 	}
-	if _, err := e.Decide(t.Context(), ada, id, false, ""); sallyport.CodeOf(err) != sallyport.Conflict || !strings.Contains(err.Error(), "already approved") {
+	if _, err := e.Decide(t.Context(), "t", sallyport.Decision{By: "ada", Ticket: id}); sallyport.CodeOf(err) != sallyport.Conflict || !strings.Contains(err.Error(), "already approved") {
 		t.Errorf("deciding twice: %v", err)
 	}
 	list, err := e.List(t.Context(), store.TicketFilter{Tenant: "t"})
@@ -114,10 +114,12 @@ func TestWait(t *testing.T) {
 		by   time.Time
 		act  func(id string)
 	}{
-		"decided here":      {slow, time.Time{}, func(id string) { slow.Decide(t.Context(), ada, id, false, "") }},
-		"decided elsewhere": {quick, time.Time{}, func(id string) { slow.Decide(t.Context(), ada, id, true, "") }},
-		"withdrawn":         {slow, time.Time{}, func(id string) { slow.Withdraw(t.Context(), sallyport.Principal{Tenant: "t", ID: "agent"}, id, "") }},
-		"expired":           {slow, time.Now().Add(30 * time.Millisecond), func(string) {}},
+		"decided here": {slow, time.Time{}, func(id string) { slow.Decide(t.Context(), "t", sallyport.Decision{By: "ada", Ticket: id}) }},
+		"decided elsewhere": {quick, time.Time{}, func(id string) {
+			slow.Decide(t.Context(), "t", sallyport.Decision{By: "ada", Ticket: id, Approve: true})
+		}},
+		"withdrawn": {slow, time.Time{}, func(id string) { slow.Withdraw(t.Context(), sallyport.Principal{Tenant: "t", ID: "agent"}, id, "") }},
+		"expired":   {slow, time.Now().Add(30 * time.Millisecond), func(string) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := open(t, s, name, tt.by)

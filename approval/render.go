@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -14,52 +11,6 @@ import (
 
 	"sallyport.dev/sallyport"
 )
-
-// Render writes a ticket for a human on a terminal: what is dangerous first,
-// then who asks for what, then the exact arguments. Numbers stand as the caller
-// wrote them; whatever does not show as itself is written as an escape, so that
-// no text in a ticket can move the cursor, hide a part or look like another.
-func Render(tk sallyport.Ticket, now time.Time) string {
-	var b strings.Builder
-	line := func(label, text string) {
-		if text != "" {
-			fmt.Fprintf(&b, "  %-12s %s\n", label, Visible(text))
-		}
-	}
-	fmt.Fprintf(&b, "TICKET %s  %s%s\n", Visible(tk.ID), strings.ToUpper(Visible(string(tk.State))), remaining(tk, now))
-	fmt.Fprintf(&b, "RISK   %s\n", strings.ToUpper(tk.Risk.Level.String()))
-	if tk.Risk.Irreversible {
-		b.WriteString("       CANNOT BE UNDONE\n")
-	}
-	for _, r := range tk.Risk.Reasons {
-		fmt.Fprintf(&b, "     ! %s\n", Visible(r))
-	}
-	line("touches", strings.Join(tk.Risk.Objects, ", "))
-	bd := tk.Binding
-	b.WriteString("\n")
-	line("tool", bd.Tool+" (version "+bd.ToolVersion+")")
-	line("agent", bd.Principal)
-	line("on behalf of", bd.OnBehalfOf)
-	line("tenant", bd.Tenant)
-	line("profile", bd.Profile)
-	line("goes to", bd.Endpoint)
-	line("credential", bd.Credential)
-	line("runs in", strings.TrimSpace(bd.Tier+" "+bd.Image))
-	line("may reach", strings.Join(bd.Egress, ", "))
-	line("demanded by", strings.Join(tk.Policies, ", "))
-	line("call", tk.CallID)
-	line("hash", tk.Hash)
-	if tk.DecidedBy != "" {
-		line("decided by", tk.DecidedBy+" at "+tk.DecidedAt.UTC().Format(time.RFC3339))
-	}
-	line("reason", tk.Reason)
-	b.WriteString("\nARGUMENTS, exactly as they will run\n")
-	b.WriteString(indent(PrettyJSON(bd.Args), "  "))
-	for _, t := range longTexts(bd.Args) {
-		fmt.Fprintf(&b, "\n%s, line by line\n%s", Visible(t.path), indent(visibleLines(t.text), "  | "))
-	}
-	return b.String()
-}
 
 func remaining(tk sallyport.Ticket, now time.Time) string {
 	until, what := tk.DecideBy, "decide"
@@ -168,36 +119,4 @@ func PrettyJSON(v json.RawMessage) string {
 		lines[i] = Visible(l)
 	}
 	return strings.Join(lines, "\n") + "\n"
-}
-
-type longText struct{ path, text string }
-
-// longTexts finds the strings that have several lines, such as code.
-func longTexts(args json.RawMessage) []longText {
-	d := json.NewDecoder(bytes.NewReader(args))
-	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil {
-		return nil
-	}
-	var out []longText
-	var walk func(path string, v any)
-	walk = func(path string, v any) {
-		switch v := v.(type) {
-		case string:
-			if strings.Contains(v, "\n") {
-				out = append(out, longText{path, v})
-			}
-		case []any:
-			for i, e := range v {
-				walk(path+"/"+strconv.Itoa(i), e)
-			}
-		case map[string]any:
-			for _, k := range slices.Sorted(maps.Keys(v)) {
-				walk(path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(k), v[k])
-			}
-		}
-	}
-	walk("", v)
-	return out
 }
