@@ -24,7 +24,7 @@ func (e *Engine) Assess(tool sallyport.Tool, args json.RawMessage) (r sallyport.
 	case tool.Code != nil:
 		reach(&l, tool.Manifest)
 	default:
-		e.upstream(&l, tool.Manifest, args)
+		e.upstream(&l, tool, args)
 	}
 	if l.Empty() {
 		l.Add(sallyport.Critical, "nothing in the arguments could be judged")
@@ -37,10 +37,12 @@ func (e *Engine) Assess(tool sallyport.Tool, args json.RawMessage) (r sallyport.
 
 // reach judges sandboxed code by what it can get at, not by its text.
 func reach(l *finding.List, m sallyport.Manifest) {
+	l.Effect(sallyport.EffectExecute)
 	for _, host := range m.Egress {
 		l.Object(host)
 	}
 	if len(m.Egress) > 0 {
+		l.Effect(sallyport.EffectNetwork)
 		l.Add(sallyport.High, "runs code that can reach %s", strings.Join(m.Egress, ", "))
 	}
 	if len(m.Secrets) > 0 {
@@ -56,7 +58,8 @@ func reach(l *finding.List, m sallyport.Manifest) {
 }
 
 // upstream judges a call of a tool that runs elsewhere.
-func (e *Engine) upstream(l *finding.List, m sallyport.Manifest, args json.RawMessage) {
+func (e *Engine) upstream(l *finding.List, tool sallyport.Tool, args json.RawMessage) {
+	m := tool.Manifest
 	judged := false
 	if len(m.Fields) > 0 {
 		doc, err := decode(args)
@@ -69,15 +72,18 @@ func (e *Engine) upstream(l *finding.List, m sallyport.Manifest, args json.RawMe
 	switch {
 	case m.ReadOnly:
 		if l.Empty() {
+			l.Effect(sallyport.EffectRead)
 			l.Add(sallyport.Low, "the operator vouches that the tool changes nothing")
 		}
 	case judged:
 	case len(m.Fields) > 0:
 		l.Add(sallyport.High, "none of the declared arguments says what the call does, so it is taken to change things")
-		e.scan(l, args)
+		l.Effect(sallyport.EffectOpaque)
+		e.scan(l, tool, args)
 	default:
+		l.Effect(sallyport.EffectOpaque)
 		l.Add(sallyport.High, "nothing is declared about this tool, so it is taken to change things")
-		e.scan(l, args)
+		e.scan(l, tool, args)
 	}
 }
 

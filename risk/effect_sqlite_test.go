@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -28,77 +27,13 @@ INSERT INTO orders VALUES (1, 1, 20, 'abcd', '2019-01-01'), (2, 2, 5, 'b', '2024
 INSERT INTO lines VALUES (1, 2), (2, 1), (3, 9);
 INSERT INTO user_secrets VALUES (1, 's');`
 
-// state writes down all that a statement could change: schema, rows, the
-// database's own numbers, and the files around it.
-func state(t *testing.T, ctx context.Context, path string) string {
-	t.Helper()
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	var out []string
-	dump := func(query string) {
-		rows, err := db.QueryContext(ctx, query)
-		if err != nil {
-			out = append(out, query+": "+err.Error())
-			return
-		}
-		defer rows.Close()
-		columns, _ := rows.Columns()
-		for rows.Next() {
-			values := make([]any, len(columns))
-			for i := range values {
-				values[i] = new(any)
-			}
-			if err := rows.Scan(values...); err != nil {
-				t.Fatal(err)
-			}
-			line := query + ":"
-			for _, v := range values {
-				line += fmt.Sprintf(" %v", *v.(*any))
-			}
-			out = append(out, line)
-		}
-	}
-	dump("SELECT type, name, sql FROM sqlite_master")
-	tables, err := db.QueryContext(ctx, "SELECT name FROM sqlite_master WHERE type = 'table'")
-	if err != nil {
-		return err.Error()
-	}
-	var names []string
-	for tables.Next() {
-		var n string
-		if err := tables.Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		names = append(names, n)
-	}
-	tables.Close()
-	for _, n := range names {
-		dump(`SELECT * FROM "` + n + `"`)
-	}
-	for _, p := range []string{"user_version", "application_id", "journal_mode", "page_size", "auto_vacuum"} {
-		dump("PRAGMA " + p)
-	}
-	files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		if !strings.HasPrefix(filepath.Base(f), "shop.db-") {
-			out = append(out, "file "+filepath.Base(f))
-		}
-	}
-	sort.Strings(out)
-	return strings.Join(out, "\n")
-}
+// A sqliteLab executes lines in throw-away copies of one database file.
+type sqliteLab struct{ seed []byte }
 
-// Each line of the corpus runs in a throw-away database. What is said to be
-// harmless must leave everything as it was; the truth is the effect.
-func TestEffectsInSQLite(t *testing.T) {
-	seedPath := filepath.Join(t.TempDir(), "seed.db")
-	db, err := sql.Open("sqlite", seedPath)
+func newSQLiteLab(t testing.TB) *sqliteLab {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "seed.db")
+	db, err := sql.Open("sqlite", path+"?_pragma=synchronous(off)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,56 +41,128 @@ func TestEffectsInSQLite(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.Close()
-	seed, err := os.ReadFile(seedPath)
+	seed, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed, ran := 0, 0
-	for _, c := range corpus(t, "sqlite") {
-		dir := t.TempDir()
-		path := filepath.Join(dir, "shop.db")
-		if err := os.WriteFile(path, seed, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		before := state(t, ctx, path)
-		err := runSQLite(ctx, path, strings.ReplaceAll(c.text, "/tmp/", dir+"/"))
-		after := state(t, ctx, path)
-		cancel()
-		if err == nil {
-			ran++
-		}
-		different := before != after
-		if different {
-			changed++
-		}
-		switch c.verdict {
-		case "low", "medium":
-			if different {
-				t.Errorf("sqlite.txt:%d: %q is said to be %s, but changed something:\n%s\n→\n%s", c.line, c.text, c.verdict, before, after)
-			}
-			if err != nil {
-				t.Errorf("sqlite.txt:%d: %q does not run: %v", c.line, c.text, err)
-			}
-		case "irreversible":
-			if !different && err == nil {
-				t.Logf("sqlite.txt:%d: %q is said to be irreversible and changed nothing in this database", c.line, c.text)
-			}
-		}
-	}
-	t.Logf("%d lines ran, %d changed the database", ran, changed)
-	if changed < 30 { // the positive control
-		t.Errorf("only %d lines changed anything: this test does not see effects", changed)
-	}
+	return &sqliteLab{seed}
 }
 
-func runSQLite(ctx context.Context, path, text string) error {
-	db, err := sql.Open("sqlite", path)
+// sqliteState writes down all that a statement could change: schema, rows, the
+// database's own numbers, and the files around it.
+func sqliteState(t testing.TB, path string) state {
+	t.Helper()
+	s := state{}
+	db, err := sql.Open("sqlite", path+"?_pragma=synchronous(off)")
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
 	defer db.Close()
+	rows := func(query string) []string {
+		r, err := db.QueryContext(t.Context(), query)
+		if err != nil {
+			return []string{"error: " + err.Error()}
+		}
+		defer r.Close()
+		return texts(t, r)
+	}
+	for _, line := range rows("SELECT type || ' ' || name, sql FROM sqlite_master") {
+		key, value, _ := strings.Cut(line, "|")
+		_, body, _ := strings.Cut(value, "(") // the name is in the key
+		s.set("object:"+key, body)
+	}
+	for _, table := range rows("SELECT name FROM sqlite_master WHERE type = 'table'") {
+		s.set("rows:"+table, rows(`SELECT * FROM "`+table+`"`)...)
+		for _, c := range rows(`SELECT cid || ' ' || "notnull" || pk, name FROM pragma_table_info('` + table + `')`) {
+			key, name, _ := strings.Cut(c, "|")
+			s.set("object:column "+table+"."+name, key)
+		}
+	}
+	for _, p := range []string{"user_version", "application_id", "journal_mode", "page_size", "auto_vacuum", "encoding"} {
+		s.set("object:pragma "+p, rows("PRAGMA "+p)...)
+	}
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !strings.HasPrefix(filepath.Base(f), "shop.db") {
+			s.set("file:" + filepath.Base(f))
+		}
+	}
+	return s
+}
+
+func texts(t testing.TB, r *sql.Rows) []string {
+	t.Helper()
+	columns, err := r.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []string{}
+	for r.Next() {
+		values := make([]any, len(columns))
+		for i := range values {
+			values[i] = new(any)
+		}
+		if err := r.Scan(values...); err != nil {
+			t.Fatal(err)
+		}
+		line := make([]string, len(values))
+		for i, v := range values {
+			line[i] = fmt.Sprint(*v.(*any))
+		}
+		out = append(out, strings.Join(line, "|"))
+	}
+	return out
+}
+
+func (l *sqliteLab) observe(t *testing.T, text string) (effect, detail string) {
+	return l.execute(t, text)
+}
+
+func (l *sqliteLab) execute(t testing.TB, text string) (effect, detail string) {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "shop.db")
+	if err := os.WriteFile(path, l.seed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := sqliteState(t, path)
+	db, err := sql.Open("sqlite", path+"?_pragma=synchronous(off)")
+	if err != nil {
+		t.Fatal(err)
+	}
 	db.SetMaxOpenConns(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	failed := runSQLite(ctx, db, strings.ReplaceAll(text, "/tmp/", dir+"/"))
+	locked := !writable(t, path)
+	db.Close()
+	after := sqliteState(t, path)
+	if locked {
+		after.set("session:lock", "held")
+	}
+	effect, detail = effectOf(before, after)
+	if failed != nil && effect == "none" {
+		return "refused", failed.Error()
+	}
+	return effect, detail
+}
+
+// writable tells whether another connection can write.
+func writable(t testing.TB, path string) bool {
+	t.Helper()
+	db, err := sql.Open("sqlite", path+"?_pragma=synchronous(off)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	_, err = db.Exec("BEGIN EXCLUSIVE; ROLLBACK")
+	return err == nil
+}
+
+func runSQLite(ctx context.Context, db *sql.DB, text string) error {
 	var args []any
 	if strings.Contains(text, "?") && strings.Contains(text, ":min") {
 		args = []any{"x", sql.Named("min", 1)}
@@ -172,4 +179,9 @@ func runSQLite(ctx context.Context, path, text string) error {
 			return rows.Err()
 		}
 	}
+}
+
+func TestEffectsInSQLite(t *testing.T) {
+	t.Parallel()
+	checkEffects(t, "sqlite", newSQLiteLab(t))
 }

@@ -2,269 +2,264 @@ package risk
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/cloud"
 	"sallyport.dev/sallyport/risk/finding"
+	"sallyport.dev/sallyport/risk/message"
+	"sallyport.dev/sallyport/risk/money"
+	"sallyport.dev/sallyport/risk/paths"
 	"sallyport.dev/sallyport/risk/web"
 )
 
-// at follows a JSON Pointer (RFC 6901).
-func at(v any, pointer string) (any, bool) {
-	if pointer == "" {
-		return v, true
-	}
-	if pointer[0] != '/' {
-		pointer = "/" + pointer
-	}
-	for part := range strings.SplitSeq(pointer[1:], "/") {
-		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
-		switch node := v.(type) {
-		case map[string]any:
-			next, ok := node[part]
-			if !ok {
-				return nil, false
-			}
-			v = next
-		case []any:
-			i, err := strconv.Atoi(part)
-			if err != nil || i < 0 || i >= len(node) {
-				return nil, false
-			}
-			v = node[i]
-		default:
-			return nil, false
-		}
-	}
-	return v, true
-}
+// A gathering is what the declared arguments of one call say together: a method
+// and an address are one request, amounts and accounts one transfer.
+type gathering struct {
+	engine *Engine
+	found  *finding.List
+	judged bool // something said what the call does
 
-// twinOf finds a member whose name differs from that of a pointer in case alone,
-// at any level of it. Many JSON decoders cannot tell the two apart.
-func twinOf(v any, pointer string) string {
-	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
-		if object, ok := v.(map[string]any); ok {
-			for _, name := range sortedKeys(object) {
-				if name != part && strings.EqualFold(name, part) {
-					return name
-				}
-			}
-		}
-		next, ok := at(v, "/"+strings.ReplaceAll(strings.ReplaceAll(part, "~", "~0"), "/", "~1"))
-		if !ok {
-			return ""
-		}
-		v = next
-	}
-	return ""
+	request   web.Request
+	method    bool
+	cluster   cloud.Request
+	asks      bool // of a cluster
+	transfers []money.Transfer
+	moves     bool // an amount is declared
+	currency  string
+	accounts  []string
+	message   message.Message
+	tells     bool // a subject, body or attachment is declared
 }
 
 // fields judges what the manifest points at. It reports whether anything there
-// says what the call does; a path or a recipient alone does not.
+// says what the call does; a path or a URL alone does not.
 func (e *Engine) fields(l *finding.List, fields []sallyport.RiskField, doc any) bool {
-	judged := false
-	var request web.Request
-	method := false
+	g := &gathering{engine: e, found: l}
+	for _, f := range fields {
+		switch f.Kind {
+		case "amount":
+			g.moves = true
+		case "subject", "body", "attachment":
+			g.tells = true
+		}
+	}
 	for _, f := range fields {
 		if twin := twinOf(doc, f.Path); twin != "" {
 			l.Add(sallyport.Critical, "has an argument %q: a server that ignores case may take it for the one at %s", twin, f.Path)
 		}
-		v, ok := at(doc, f.Path)
-		if !ok || v == nil {
-			continue
-		}
-		switch f.Kind {
-		case "sql":
-			judged = true
-			e.each(l, f, v, func(text string) sallyport.Risk { return e.SQL(f.Dialect, text) })
-		case "shell":
-			judged = true
-			if list, ok := v.([]any); ok {
-				v = argv(list)
-			}
-			e.each(l, f, v, e.Shell)
-		case "http_method":
-			judged, method = true, true
-			request.Method = text(l, f, v)
-		case "url":
-			request.URL = text(l, f, v)
-		case "path":
-			path := text(l, f, v)
-			l.Object(path)
-			if finding.SecretPath(path) {
-				l.Add(sallyport.Medium, "touches %s, which holds secrets", path)
-			}
-		case "amount":
-			l.Add(sallyport.High, "moves an amount: %s", scalar(l, f, v))
-		case "recipient":
-			l.Object(scalar(l, f, v))
-			l.Add(sallyport.High, "sends something to %s", scalar(l, f, v))
-		default:
-			judged = true
-			l.Add(sallyport.Critical, "the manifest declares %s as %q, which the analyser does not know", f.Path, f.Kind)
+		for _, v := range all(doc, f.Path) {
+			f.Path = v.path
+			g.take(f, v.value)
 		}
 	}
-	switch {
-	case method:
-		l.Merge(web.Judge(request))
-	case request.URL != "":
-		if r := web.Judge(web.Request{Method: "GET", URL: request.URL}); r.Level > sallyport.Low {
-			l.Merge(r)
-		} else {
-			for _, o := range r.Objects {
-				l.Object(o)
-			}
-		}
+	g.judgeRequest()
+	g.judgeTransfers()
+	g.judgeMessage()
+	if g.asks {
+		g.judged = true
+		l.Merge(cloud.Ask(g.cluster))
 	}
-	return judged
+	return g.judged
 }
 
-const maxUnwrap = 4 // JSON within strings within JSON
-
-// each judges a string, each string of a list, and each string of JSON that is
-// itself written in a string.
-func (e *Engine) each(l *finding.List, f sallyport.RiskField, v any, judge func(string) sallyport.Risk) {
-	e.unwrap(l, f, v, judge, 0)
-}
-
-func (e *Engine) unwrap(l *finding.List, f sallyport.RiskField, v any, judge func(string) sallyport.Risk, depth int) {
-	switch v := v.(type) {
-	case string:
-		if inner, ok := nested(v); ok && depth < maxUnwrap {
-			if texts := leaves(nil, inner, 0); len(texts) > 0 {
-				for _, s := range texts {
-					e.unwrap(l, f, s, judge, depth+1)
+// take notes, or judges, the value of one declared argument.
+func (g *gathering) take(f sallyport.RiskField, v any) {
+	e, l := g.engine, g.found
+	switch f.Kind {
+	case "sql":
+		g.judged = true
+		e.each(l, f, v, func(text string) sallyport.Risk { return e.SQL(f.Dialect, text) })
+	case "shell":
+		g.judged = true
+		if list, ok := v.([]any); ok {
+			v = argv(list)
+		}
+		e.each(l, f, v, e.Shell)
+	case "cloud":
+		g.judged = true
+		if list, ok := v.([]any); ok && len(list) > 0 {
+			if words := leaves(nil, list, 0); len(words) == len(list) {
+				if r, ok := cloud.Command(words); ok {
+					l.Merge(r)
+					return
 				}
-				e.alsoAsWritten(l, f, v, inner, judge)
-				return
 			}
 		}
-		l.Merge(judge(v))
+		e.each(l, f, v, e.Cloud)
+	case "kubernetes":
+		g.judged = true
+		g.kubernetes(f, v)
+	case "path":
+		g.judged = pathField(l, f, v) || g.judged
+	case "http_method", "url", "http_headers", "http_body", "kubernetes_verb", "kubernetes_resource":
+		g.takeRequest(f, v)
+	case "amount", "currency", "account", "recipient", "subject", "body", "attachment":
+		g.takeSent(f, v)
+	case "reference": // content elsewhere, which a witness binds
+		l.Object(scalar(l, f, v))
+	default:
+		g.judged = true
+		l.Effect(sallyport.EffectOpaque)
+		l.Add(sallyport.Critical, "the manifest declares %s as %q, which the analyser does not know", f.Path, f.Kind)
+	}
+}
+
+func (g *gathering) takeRequest(f sallyport.RiskField, v any) {
+	switch f.Kind {
+	case "http_method":
+		g.judged, g.method = true, true
+		g.request.Method = text(g.found, f, v)
+	case "url":
+		g.request.URL = text(g.found, f, v)
+	case "http_headers":
+		g.request.Headers = headers(g.found, f, v)
+	case "http_body":
+		if s, ok := v.(string); ok {
+			g.request.Body = s
+		} else {
+			g.request.Body = asJSON(v)
+		}
+	case "kubernetes_verb":
+		g.asks, g.cluster.Verb = true, text(g.found, f, v)
+	case "kubernetes_resource":
+		g.asks, g.cluster.Resource = true, text(g.found, f, v)
+	}
+}
+
+// takeSent notes what makes a transfer or a message.
+func (g *gathering) takeSent(f sallyport.RiskField, v any) {
+	l := g.found
+	switch f.Kind {
+	case "amount":
+		t := money.Transfer{Path: f.Path, Scale: f.Scale, Reversible: f.Reversible}
+		switch v := v.(type) {
+		case json.Number:
+			t.Amount, t.Number = v.String(), true
+		case string:
+			t.Amount = v
+		default:
+			wrongType(l, f, v)
+		}
+		g.transfers = append(g.transfers, t)
+	case "currency":
+		g.currency = text(l, f, v)
+	case "account":
+		g.accounts = append(g.accounts, scalar(l, f, v))
+	case "recipient":
+		if g.moves && !g.tells {
+			g.accounts = append(g.accounts, scalar(l, f, v))
+			return
+		}
+		for _, s := range textsOf(l, f, v) {
+			g.message.Recipients = append(g.message.Recipients, message.Field{Path: f.Path, Text: s})
+		}
+	case "subject":
+		g.message.Subject = scalar(l, f, v)
+	case "body":
+		g.message.Body += strings.Join(leaves(nil, v, 0), "\n") + "\n"
+	case "attachment":
+		g.message.Attachments = append(g.message.Attachments, names(v)...)
+	}
+}
+
+func (g *gathering) kubernetes(f sallyport.RiskField, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		g.found.Merge(cloud.Object(plainJSON(v)))
+	case string:
+		words := strings.Fields(v)
+		if len(words) > 0 && words[0] != "kubectl" && words[0] != "oc" && words[0] != "helm" {
+			words = append([]string{"kubectl"}, words...)
+		}
+		if r, ok := cloud.Command(words); ok && !cloud.IsManifest(v) {
+			g.found.Merge(r)
+			return
+		}
+		g.found.Merge(cloud.Manifest(v))
 	case []any:
 		for _, item := range v {
-			if _, ok := item.(string); !ok {
-				wrongType(l, f, item)
-				continue
-			}
-			e.unwrap(l, f, item, judge, depth)
-		}
-		if len(v) == 0 {
-			l.Add(sallyport.Low, "the list at %s is empty", f.Path)
+			g.kubernetes(f, item)
 		}
 	default:
-		wrongType(l, f, v)
+		wrongType(g.found, f, v)
 	}
 }
 
-// alsoAsWritten judges JSON within a string for a tool that does not decode it.
-// To SQL it is a syntax error either way; a shell runs {"$(rm -rf /)":"ls"} as a
-// command. Names of members count where they could be statements.
-func (e *Engine) alsoAsWritten(l *finding.List, f sallyport.RiskField, text string, inner any, judge func(string) sallyport.Risk) {
-	if f.Kind == "shell" && strings.ContainsAny(text, "$`;&|<>()\n") {
-		l.Merge(judge(text))
-	}
-	for _, name := range memberNames(nil, inner, 0) {
-		if strings.ContainsAny(name, " \t\r\n\f\v/") {
-			l.Merge(judge(name))
+func (g *gathering) judgeRequest() {
+	switch {
+	case g.method:
+		g.found.Merge(g.engine.request(g.request))
+	case g.request.URL != "":
+		g.request.Method = "GET"
+		if r := g.engine.request(g.request); r.Level > sallyport.Low {
+			g.found.Merge(r)
+		} else {
+			g.found.Effect(sallyport.EffectNetwork)
+			for _, o := range r.Objects {
+				g.found.Object(o)
+			}
 		}
 	}
 }
 
-// memberNames collects the names of all members of a JSON value.
-func memberNames(out []string, v any, depth int) []string {
-	if depth > sallyport.MaxDepth {
-		return out
-	}
-	switch v := v.(type) {
-	case []any:
-		for _, e := range v {
-			out = memberNames(out, e, depth+1)
+func (g *gathering) judgeTransfers() {
+	if !g.moves {
+		if len(g.accounts) > 0 {
+			g.found.Effect(sallyport.EffectMoney)
+			g.found.Add(sallyport.High, "is about the account %s", strings.Join(g.accounts, ", "))
 		}
-	case map[string]any:
-		for _, k := range sortedKeys(v) {
-			out = memberNames(append(out, k), v[k], depth+1)
-		}
+		return
 	}
-	return out
+	g.judged = true
+	if len(g.transfers) == 0 {
+		g.found.Effect(sallyport.EffectMoney)
+		g.found.Add(sallyport.Critical, "moves an amount that is not told: the server has its own idea of it")
+	}
+	currencies := map[string]bool{}
+	for _, t := range g.transfers {
+		t.Currency, t.Recipients = g.currency, g.accounts
+		r := money.Judge(t)
+		for _, a := range r.Amounts {
+			currencies[a.Currency] = true
+		}
+		g.found.Merge(r)
+	}
+	if len(currencies) > 1 {
+		g.found.Add(sallyport.Critical, "moves money in several currencies at once")
+	}
 }
 
-// nested decodes a string that holds a JSON object, list or string.
-func nested(s string) (any, bool) {
-	t := strings.TrimSpace(s)
-	if len(t) < 2 || t[0] != '{' && t[0] != '[' && t[0] != '"' || !json.Valid([]byte(t)) {
-		return nil, false
+func (g *gathering) judgeMessage() {
+	if !g.tells && len(g.message.Recipients) == 0 {
+		return
 	}
-	v, err := decode([]byte(t))
-	return v, err == nil
+	g.judged = true
+	g.message.Internal = g.engine.internal
+	g.found.Merge(message.Judge(g.message))
 }
 
-// leaves collects the strings of a JSON value, in order, keys of objects left out.
-func leaves(out []string, v any, depth int) []string {
-	if depth > sallyport.MaxDepth {
-		return out
-	}
-	switch v := v.(type) {
-	case string:
-		out = append(out, v)
-	case []any:
-		for _, e := range v {
-			out = leaves(out, e, depth+1)
-		}
-	case map[string]any:
-		for _, k := range sortedKeys(v) {
-			out = leaves(out, v[k], depth+1)
-		}
-	}
-	return out
-}
-
-// argv writes a list of words as one shell command.
-func argv(list []any) any {
-	words := make([]string, 0, len(list))
-	for _, w := range list {
-		s, ok := w.(string)
-		if !ok {
-			return list
-		}
-		words = append(words, "'"+strings.ReplaceAll(s, "'", `'\''`)+"'")
-	}
-	return strings.Join(words, " ")
-}
-
-func text(l *finding.List, f sallyport.RiskField, v any) string {
-	s, ok := v.(string)
+// pathField judges a path, or each of a list, by the effect that the manifest
+// declares. It reports whether that says what the call does.
+func pathField(l *finding.List, f sallyport.RiskField, v any) bool {
+	use, ok := paths.UseOf(f.Effect)
 	if !ok {
-		wrongType(l, f, v)
+		l.Add(sallyport.Critical, "the manifest declares the effect of %s as %q, which the analyser does not know", f.Path, f.Effect)
+		return true
 	}
-	return s
-}
-
-func scalar(l *finding.List, f sallyport.RiskField, v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case json.Number:
-		return v.String()
-	case []any:
-		return strings.Join(leaves(nil, v, 0), ", ")
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
 	}
-	wrongType(l, f, v)
-	return ""
-}
-
-func wrongType(l *finding.List, f sallyport.RiskField, v any) {
-	kind := "an object"
-	switch v.(type) {
-	case string:
-		kind = "text"
-	case json.Number:
-		kind = "a number"
-	case bool:
-		kind = "true or false"
-	case []any:
-		kind = "a list"
+	for _, item := range list {
+		if name, ok := item.(string); ok {
+			paths.Judge(l, use, name)
+			if use != paths.Names && use != paths.Reads {
+				l.Part(f.Path, "path", name)
+			}
+		} else {
+			wrongType(l, f, item)
+		}
 	}
-	l.Add(sallyport.Critical, "the argument at %s is %s, where %s is declared: what it does is unknown", f.Path, kind, f.Kind)
+	return use != paths.Names
 }

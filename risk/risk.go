@@ -14,8 +14,10 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/cloud"
 	"sallyport.dev/sallyport/risk/finding"
 	"sallyport.dev/sallyport/risk/litesql"
+	"sallyport.dev/sallyport/risk/mysql"
 	"sallyport.dev/sallyport/risk/pgsql"
 	"sallyport.dev/sallyport/risk/shell"
 )
@@ -25,6 +27,9 @@ type Options struct {
 	// CacheDir holds what can be rebuilt; the compiled parser goes into its
 	// folder wasm. "" compiles anew at each start, in about a second.
 	CacheDir string
+	// Internal are the organisation's own mail domains: a message to anybody
+	// else is outside. None means that everybody is.
+	Internal []string
 }
 
 // An Engine judges calls. It is safe for concurrent use, and is the path's
@@ -32,7 +37,10 @@ type Options struct {
 type Engine struct {
 	postgres *pgsql.Parser
 	sqlite   litesql.Judge
+	mysql    mysql.Judge
 	commands shell.Judge
+	internal []string
+	shapes   shapes
 }
 
 // New returns an Engine. It fails if the cache could be written by somebody
@@ -42,7 +50,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{postgres: pgsql.New(dir)}
+	e := &Engine{postgres: pgsql.New(dir), mysql: mysql.New(), internal: o.Internal}
 	e.sqlite = litesql.Judge{Bounded: e.postgres.Bounded}
 	e.commands = shell.Judge{SQL: e.SQL}
 	return e, nil
@@ -59,6 +67,7 @@ func (e *Engine) Warm(ctx context.Context) error {
 		}
 	}
 	e.sqlite.Judge("SELECT 1")
+	e.mysql.Judge("SELECT 1")
 	e.commands.Judge("true")
 	return nil
 }
@@ -66,24 +75,40 @@ func (e *Engine) Warm(ctx context.Context) error {
 // SQL judges a text of a dialect: "postgres", "sqlite" or "mysql". The dialect
 // is never guessed: the same text means different things.
 func (e *Engine) SQL(dialect, text string) sallyport.Risk {
+	var r sallyport.Risk
 	switch strings.ToLower(dialect) {
 	case "postgres", "postgresql":
-		return e.postgres.Judge(text).Risk
+		r = e.postgres.Judge(text).Risk
 	case "sqlite", "sqlite3":
-		r, _ := e.sqlite.Judge(text)
-		return r
+		r, _ = e.sqlite.Judge(text)
 	case "mysql", "mariadb":
-		return e.mysql(text)
+		r, _ = e.mysql.Judge(text)
 	case "":
 		return finding.One(sallyport.Critical, "nothing says which SQL dialect it is, so what it does is unknown")
+	default:
+		return finding.One(sallyport.Critical, "the SQL dialect %q is not known: it must be postgres, sqlite or mysql", dialect)
 	}
-	return finding.One(sallyport.Critical, "the SQL dialect %q is not known: it must be postgres, sqlite or mysql", dialect)
+	if word := commandAsAlias(text); r.Level < sallyport.High && word != "" {
+		return r.Join(finding.One(sallyport.High, "%s is an alias here, and a command in another dialect", word))
+	}
+	return r
 }
 
 // Shell judges a shell command or script.
 func (e *Engine) Shell(text string) sallyport.Risk {
 	r, _ := e.commands.Judge(text)
 	return r
+}
+
+// Cloud judges an action of a cloud, or a command line of its programs.
+// One that a shell would take for more than one is judged as a shell would read it.
+func (e *Engine) Cloud(text string) sallyport.Risk {
+	if words := strings.Fields(text); len(words) > 1 && (strings.ContainsAny(text, ";|&`\n") || strings.Contains(text, "$(")) {
+		if _, ok := cloud.Command(words); ok {
+			return e.Shell(text)
+		}
+	}
+	return cloud.Action(text)
 }
 
 // Args judges a call of tool with arguments that are not canonical yet.

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/cloud"
 	"sallyport.dev/sallyport/risk/finding"
-	"sallyport.dev/sallyport/risk/web"
 )
 
 // A tool of which nothing is declared is high, whatever it is called. Its
@@ -29,19 +29,28 @@ type scan struct {
 	engine *Engine
 	found  *finding.List
 	budget int
+	seen   sightings
+
+	sqlish, shellish bool // there may be SQL, or commands, in the arguments
 }
 
-func (e *Engine) scan(l *finding.List, args json.RawMessage) {
-	if sql, shell, request := suspicious(args); !sql && !shell && !request && !bytes.Contains(args, []byte(`\u`)) {
-		return
-	}
+// scan searches the arguments of a tool of which nothing is declared, or none of
+// whose declared arguments is there.
+func (e *Engine) scan(l *finding.List, tool sallyport.Tool, args json.RawMessage) {
 	doc, err := decode(args)
 	if err != nil {
 		l.Add(sallyport.Critical, "the arguments are not valid JSON")
 		return
 	}
+	shape := e.shapes.of(tool)
+	doc = shape.fill(doc)
 	s := &scan{engine: e, found: l, budget: maxJudged}
+	s.sqlish, s.shellish = suspicious(args)
+	s.sqlish = s.sqlish || bytes.Contains(args, []byte(`\u`)) || shape.defaults
+	s.shellish = s.shellish || s.sqlish
 	s.value(doc, 0)
+	shape.told(s, doc)
+	s.seen.judge(s)
 }
 
 func (s *scan) value(v any, depth int) {
@@ -52,16 +61,18 @@ func (s *scan) value(v any, depth int) {
 	switch v := v.(type) {
 	case string:
 		s.text(v, depth)
+	case json.Number:
+		s.seen.number(v.String(), true)
 	case []any:
 		for _, e := range v {
 			s.value(e, depth+1)
 		}
-		if line, ok := argv(v).(string); ok && len(v) > 1 {
+		if line, ok := argv(unquoted(v)).(string); ok && len(v) > 1 {
 			s.command(line)
 		}
 	case map[string]any:
-		s.request(v)
 		s.program(v)
+		s.manifest(v, depth)
 		for _, k := range sortedKeys(v) {
 			if strings.ContainsAny(k, " \t\n") {
 				s.text(k, depth)
@@ -76,15 +87,19 @@ func (s *scan) text(text string, depth int) {
 		s.value(inner, depth+8)
 		return
 	}
-	sql, shell, _ := suspicious([]byte(text))
+	s.seen.text(text)
+	if cloud.IsManifest(text) && s.spend() {
+		s.found.Merge(cloud.Manifest(text))
+	}
+	if !s.sqlish && !s.shellish {
+		return
+	}
+	sql, shell := suspicious([]byte(text))
 	if sql && (strings.ContainsAny(text, " \t\r\n\f\v") || strings.Contains(text, "/*")) {
 		s.sql(text)
 	}
 	if shell {
 		s.command(text)
-	}
-	if words := strings.Fields(text); len(words) == 2 && len(text) < 4096 && isRemoving(words[0]) && isURL(words[1]) {
-		s.found.Merge(web.Judge(web.Request{Method: words[0], URL: words[1]}))
 	}
 }
 
@@ -110,8 +125,9 @@ func (s *scan) sql(text string) {
 	}
 	j := s.engine.postgres.Judge(text)
 	if strings.ContainsAny(text, "`#!") && (!j.Parsed || j.Risk.Level < sallyport.Critical) {
-		if other := s.engine.postgres.Judge(likePostgres(text)); other.Parsed {
-			j = other
+		if r, parsed := s.engine.mysql.Judge(text); parsed && r.Irreversible {
+			s.found.Merge(r)
+			return
 		}
 	}
 	if j.Parsed && j.Risk.Irreversible {
@@ -155,37 +171,48 @@ func (s *scan) program(object map[string]any) {
 			continue
 		}
 		for _, other := range sortedKeys(object) {
-			word, ok := object[other].(string)
+			word, ok := unquote(object[other]).(string)
 			if !ok || word == "" || len(word) > 256 || strings.ContainsAny(word, " \t\n") {
 				continue
 			}
-			if line, ok := argv(append([]any{word}, list...)).(string); ok {
+			if line, ok := argv(append([]any{word}, unquoted(list)...)).(string); ok {
 				s.command(line)
 			}
 		}
 	}
 }
 
-// request finds a method and a URL side by side, whatever their names are.
-func (s *scan) request(object map[string]any) {
-	method, address := "", ""
-	for _, k := range sortedKeys(object) {
-		v, ok := object[k].(string)
-		switch {
-		case !ok:
-		case isRemoving(v):
-			method = v
-		case isURL(v):
-			address = v
-		}
-	}
-	if method != "" && address != "" {
-		s.found.Merge(web.Judge(web.Request{Method: method, URL: address}))
+// manifest judges an argument that is itself a Kubernetes object.
+func (s *scan) manifest(object map[string]any, depth int) {
+	_, version := object["apiVersion"].(string)
+	_, kind := object["kind"].(string)
+	if depth > 0 && version && kind && s.spend() {
+		s.found.Merge(cloud.Object(plainJSON(object)))
 	}
 }
 
-func isRemoving(method string) bool {
-	return strings.EqualFold(method, "DELETE") || strings.EqualFold(method, "PURGE")
+// unquoted takes the texts of a list out of the JSON that they may be written in.
+func unquoted(list []any) []any {
+	out := make([]any, len(list))
+	for i, v := range list {
+		out[i] = unquote(v)
+	}
+	return out
+}
+
+func unquote(v any) any {
+	for range maxUnwrap {
+		s, ok := v.(string)
+		if !ok || len(s) < 2 || s[0] != '"' {
+			break
+		}
+		inner, ok := nested(s)
+		if !ok {
+			break
+		}
+		v = inner
+	}
+	return v
 }
 
 func isURL(s string) bool {
@@ -193,8 +220,8 @@ func isURL(s string) bool {
 }
 
 // suspicious tells in one pass, without allocation, whether JSON or text holds
-// a word that statements, commands or requests begin with.
-func suspicious(b []byte) (sql, shell, request bool) {
+// a word that statements or commands begin with.
+func suspicious(b []byte) (sql, shell bool) {
 	for i := 0; i < len(b); {
 		c := b[i]
 		if c == '\\' {
@@ -220,18 +247,14 @@ func suspicious(b []byte) (sql, shell, request bool) {
 		switch string(word) {
 		case "truncate":
 			sql, shell = true, true
-		case "drop", "alter", "grant", "revoke", "update", "merge", "copy", "do", "replace", "reassign", "vacuum", "call", "rename":
+		case "drop", "delete", "alter", "grant", "revoke", "update", "merge", "copy", "do", "replace", "reassign", "vacuum", "call", "rename":
 			sql = true
-		case "delete":
-			sql, request = true, true
-		case "purge":
-			request = true
 		case "rm", "mkfs", "dd", "shred", "wipefs", "sh", "bash", "zsh", "curl", "wget", "find", "blkdiscard", "git", "kubectl", "aws", "gcloud",
 			"terraform", "docker", "helm", "psql", "mysql", "redis", "dropdb", "xargs", "dev":
 			shell = true
 		}
 	}
-	return sql, shell, request
+	return sql, shell
 }
 
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }

@@ -4,6 +4,7 @@
 package finding
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -16,12 +17,19 @@ const (
 	maxReasons = 32
 	maxObjects = 64
 	maxName    = 256 // bytes of one object's name
+	maxEffects = 16
+	maxParts   = 32
+	maxLabel   = 64  // bytes
+	maxAmounts = 256 // more cannot be counted, so they are critical
 )
 
 // A List is what was found so far. The zero value is ready: it says low.
 type List struct {
 	items   []item
 	objects []string
+	effects []string
+	parts   []sallyport.Part
+	amounts []sallyport.Amount
 }
 
 type item struct {
@@ -55,6 +63,33 @@ func (l *List) Object(name string) {
 	}
 }
 
+// Effect notes a class of effect: one of the root package's Effect constants.
+func (l *List) Effect(name string) {
+	if name != "" && len(l.effects) < maxEffects && !slices.Contains(l.effects, name) {
+		l.effects = append(l.effects, name)
+	}
+}
+
+// Part notes a piece of the arguments that a human must see first. path is a
+// JSON Pointer into the arguments, or "". Parts are shown in the order in which
+// they are noted: the most dangerous first.
+func (l *List) Part(path, label, text string) {
+	p := sallyport.Part{Path: clip(path, maxName), Label: clip(label, maxLabel), Text: clip(text, 2*maxName)}
+	if text != "" && len(l.parts) < maxParts && !slices.Contains(l.parts, p) {
+		l.parts = append(l.parts, p)
+	}
+}
+
+// Amount notes money that is moved. The same amount twice is twice the money.
+func (l *List) Amount(a sallyport.Amount) {
+	if len(l.amounts) == maxAmounts {
+		l.Add(sallyport.Critical, "moves more than %d amounts, too many to count", maxAmounts)
+		return
+	}
+	a.Recipient = clip(a.Recipient, maxName)
+	l.amounts = append(l.amounts, a)
+}
+
 // Merge adds another verdict.
 func (l *List) Merge(r sallyport.Risk) {
 	for _, reason := range r.Reasons {
@@ -63,8 +98,21 @@ func (l *List) Merge(r sallyport.Risk) {
 	if len(r.Reasons) == 0 && (r.Level > sallyport.Low || r.Irreversible) {
 		l.add(item{level: r.Level, lost: r.Irreversible, reason: "another part of it is " + r.Level.String()})
 	}
-	for _, o := range r.Objects {
+	l.carry(r.Objects, r.Effects, r.Parts, r.Amounts)
+}
+
+func (l *List) carry(objects, effects []string, parts []sallyport.Part, amounts []sallyport.Amount) {
+	for _, o := range objects {
 		l.Object(o)
+	}
+	for _, e := range effects {
+		l.Effect(e)
+	}
+	for _, p := range parts {
+		l.Part(p.Path, p.Label, p.Text)
+	}
+	for _, a := range amounts {
+		l.Amount(a)
 	}
 }
 
@@ -73,12 +121,28 @@ func (l *List) Append(o *List) {
 	for _, it := range o.items {
 		l.add(it)
 	}
-	for _, name := range o.objects {
-		l.Object(name)
+	l.carry(o.objects, o.effects, o.parts, o.amounts)
+}
+
+// Join appends what several statements do, the most dangerous first. It sorts
+// all.
+func (l *List) Join(all []List) {
+	slices.SortStableFunc(all, func(a, b List) int {
+		x, y := a.Risk(), b.Risk()
+		switch {
+		case x.Irreversible != y.Irreversible && x.Irreversible:
+			return -1
+		case x.Irreversible != y.Irreversible:
+			return 1
+		}
+		return cmp.Compare(y.Level, x.Level)
+	})
+	for i := range all {
+		l.Append(&all[i])
 	}
 }
 
-// Empty tells whether nothing was found so far.
+// Empty tells whether no level was found so far.
 func (l *List) Empty() bool { return len(l.items) == 0 }
 
 // Level is the verdict's level so far.
@@ -90,7 +154,7 @@ func (l *List) Level() sallyport.Level {
 	return top
 }
 
-// Risk is the verdict. Reasons and Objects are never nil.
+// Risk is the verdict. Reasons and Objects are never nil; Effects are sorted.
 func (l *List) Risk() sallyport.Risk {
 	items := slices.Clone(l.items)
 	sort.SliceStable(items, func(i, j int) bool {
@@ -112,6 +176,8 @@ func (l *List) Risk() sallyport.Risk {
 		}
 	}
 	r.Objects = append(r.Objects, l.objects...)
+	r.Effects = slices.Sorted(slices.Values(l.effects))
+	r.Parts, r.Amounts = slices.Clone(l.parts), slices.Clone(l.amounts)
 	return r
 }
 

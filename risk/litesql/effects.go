@@ -35,9 +35,13 @@ func (w *walk) effects(p prepared, sql string, list []token) {
 	case lead.is("vacuum"):
 		w.vacuum(list)
 	case lead.is("replace") || lead.is("with") && has(list, "replace", "into") || has(list, "or", "replace") && (lead.is("insert") || lead.is("update") || lead.is("with")):
+		w.found.Effect(sallyport.EffectDelete)
 		w.found.Lost("replaces rows: those that clash are deleted and cannot be brought back")
 	case lead.is("create") && has(list, "trigger"):
 		w.trigger(sql)
+	}
+	if lead.is("create") {
+		w.planted(list)
 	}
 	level := w.found.Level()
 	if level > sallyport.Low && level >= before {
@@ -104,6 +108,7 @@ func (w *walk) effect(e event, sql string, list []token, lead token) {
 			return
 		}
 		w.found.Object(name)
+		w.found.Effect(sallyport.EffectWrite)
 		w.found.Add(sallyport.High, "creates %s %s", what, name)
 		return
 	}
@@ -113,22 +118,26 @@ func (w *walk) effect(e event, sql string, list []token, lead token) {
 	}
 	switch e.action {
 	case sqlite3.SQLITE_SELECT, sqlite3.SQLITE_RECURSIVE:
+		w.found.Effect(sallyport.EffectRead)
 	case sqlite3.SQLITE_READ:
 		w.read(e, name)
 	case sqlite3.SQLITE_FUNCTION:
 		internal := lead.is("alter") && isInternal(e.arg2)
 		if !functions[strings.ToLower(e.arg2)] && !internal {
+			w.found.Effect(sallyport.EffectExecute)
 			w.found.Add(sallyport.Critical, "calls %s, whose effect is unknown or leaves the database", e.arg2)
 		}
 	case sqlite3.SQLITE_INSERT:
 		w.writes(name, e.arg1)
-		w.found.Add(sallyport.High, "inserts into %s", name)
+		w.insert(name, e.arg1, list)
 	case sqlite3.SQLITE_UPDATE:
 		w.writes(name, e.arg1)
+		w.found.Effect(sallyport.EffectWrite)
 		w.update(name, sql, list, lead)
 	case sqlite3.SQLITE_DELETE:
 		w.writes(name, e.arg1)
 		if !lead.is("drop") { // which reports the table's rows as deleted
+			w.found.Effect(sallyport.EffectDelete)
 			w.found.Lost("deletes rows of %s: they cannot be brought back", name)
 		}
 	case sqlite3.SQLITE_ALTER_TABLE:
@@ -138,8 +147,7 @@ func (w *walk) effect(e event, sql string, list []token, lead token) {
 	case sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT:
 		w.transaction(strings.ToUpper(e.arg1), e.action == sqlite3.SQLITE_SAVEPOINT)
 	case sqlite3.SQLITE_ATTACH:
-		w.found.Object(e.arg1)
-		w.found.Add(sallyport.High, "opens or creates database file %s", e.arg1)
+		w.attaches(e.arg1)
 	case sqlite3.SQLITE_DETACH:
 		w.found.Add(sallyport.High, "detaches database %s", e.arg1)
 	case sqlite3.SQLITE_REINDEX:
@@ -165,8 +173,32 @@ func (w *walk) read(e event, name string) {
 	}
 }
 
+// insert judges an INSERT. One into a column that has the table's own name is a
+// command of full-text search: 'delete-all' and the like.
+func (w *walk) insert(name, bare string, list []token) {
+	w.found.Effect(sallyport.EffectWrite)
+	for i := 2; i < len(list); i++ {
+		if list[i-1].op("(") && strings.EqualFold(list[i].value, bare) && strings.EqualFold(list[i-2].value, bare) {
+			w.found.Lost("gives the full-text index %s a command, which may delete what it holds", name)
+		}
+	}
+	w.found.Add(sallyport.High, "inserts into %s", name)
+}
+
+// attaches judges ATTACH, which opens any file that the process may open.
+func (w *walk) attaches(file string) {
+	w.found.Object(file)
+	w.found.Effect(sallyport.EffectWrite)
+	if file == ":memory:" {
+		w.found.Add(sallyport.High, "opens a database in memory")
+		return
+	}
+	w.found.Add(sallyport.Critical, "opens or creates database file %s, which no other check guards", file)
+}
+
 func (w *walk) writes(name, bare string) {
 	w.found.Object(name)
+	w.found.Part("", "table", name)
 	if isInternal(bare) {
 		w.found.Lost("writes SQLite's own table %s, which can destroy the database", name)
 	}
@@ -189,10 +221,10 @@ func (w *walk) update(name, sql string, list []token, lead token) {
 	switch {
 	case !ok:
 		w.found.Lost("updates every row of %s: it has no WHERE, and the old values cannot be brought back", name)
-	case w.judge.Bounded == nil || !w.judge.Bounded(where) || comparesTexts(list):
-		w.found.Lost("updates every row of %s, or nearly: its WHERE leaves hardly any out", name)
+	case w.judge.Bounded == nil || !w.judge.Bounded(where) || comparesTexts(list) || chains(list):
+		w.found.Lost("may update every row of %s: its WHERE need not leave any out, and the old values cannot be brought back", name)
 	case joins(list) && !qualified(list):
-		w.found.Lost("updates every row of %s, or nearly: its WHERE names only rows of other tables", name)
+		w.found.Lost("may update every row of %s: its WHERE need leave out only rows of other tables", name)
 	default:
 		w.found.Add(sallyport.High, "updates rows of %s", name)
 	}
@@ -200,7 +232,10 @@ func (w *walk) update(name, sql string, list []token, lead token) {
 
 func (w *walk) alter(name string, list []token) {
 	w.found.Object(name)
+	w.found.Part("", "table", name)
+	w.found.Effect(sallyport.EffectWrite)
 	if has(list, "drop") {
+		w.found.Effect(sallyport.EffectDestroy)
 		w.found.Lost("drops a column of %s: its values cannot be brought back", name)
 		return
 	}
@@ -209,6 +244,7 @@ func (w *walk) alter(name string, list []token) {
 
 func (w *walk) virtual(e event, name string) {
 	w.found.Object(name)
+	w.found.Effect(sallyport.EffectWrite)
 	switch strings.ToLower(e.arg2) {
 	case "fts3", "fts4", "fts5", "rtree", "geopoly":
 		w.found.Add(sallyport.High, "creates virtual table %s", name)
@@ -218,6 +254,7 @@ func (w *walk) virtual(e event, name string) {
 }
 
 func (w *walk) vacuum(list []token) {
+	w.found.Effect(sallyport.EffectWrite)
 	if !has(list, "into") {
 		w.found.Add(sallyport.High, "rewrites the whole database")
 		return
@@ -227,7 +264,7 @@ func (w *walk) vacuum(list []token) {
 		file = list[len(list)-2]
 	}
 	w.found.Object(file.value)
-	w.found.Add(sallyport.High, "copies the whole database into file %s", file.value)
+	w.found.Add(sallyport.Critical, "copies the whole database into file %s", file.value)
 }
 
 func (w *walk) transaction(op string, savepoint bool) {

@@ -19,6 +19,7 @@ import (
 const (
 	MaxText       = 1 << 20
 	maxStatements = 256
+	maxWork       = 4 << 20 // bytes given to SQLite, for all statements together
 	maxEvents     = 4096
 	maxMends      = 400
 )
@@ -34,25 +35,35 @@ type Judge struct {
 func (j Judge) Judge(text string) (r sallyport.Risk, parsed bool) {
 	defer func() {
 		if e := recover(); e != nil {
-			r, parsed = finding.One(sallyport.Critical, "the SQL broke the analyser, so what it does is unknown"), false
+			r, parsed = refuse("the SQL broke the analyser, so what it does is unknown"), false
 		}
 	}()
 	switch {
 	case len(text) > MaxText:
-		return finding.One(sallyport.Critical, "the SQL is too long to judge: %d bytes, and %d is the most", len(text), MaxText), false
+		return refuse("the SQL is too long to judge: %d bytes, and %d is the most", len(text), MaxText), false
 	case !utf8.ValidString(text):
-		return finding.One(sallyport.Critical, "the SQL is not valid UTF-8"), false
+		return refuse("the SQL is not valid UTF-8"), false
 	case strings.IndexByte(text, 0) >= 0:
-		return finding.One(sallyport.Critical, "the SQL holds a NUL byte: what follows it may or may not be read"), false
+		return refuse("the SQL holds a NUL byte: what follows it may or may not be read"), false
 	}
 	s, err := openSession()
 	if err != nil {
-		return finding.One(sallyport.Critical, "the SQLite analyser does not start, so what the SQL does is unknown"), false
+		return refuse("the SQLite analyser does not start, so what the SQL does is unknown"), false
 	}
 	defer s.close()
 	w := &walk{judge: j, session: s, schema: &schema{session: s}}
 	parsed = w.text(text)
-	return w.found.Risk(), parsed
+	if hidesLine(text) {
+		w.found.Add(sallyport.High, "a comment holds a character that other readers take for the end of the line")
+	}
+	return w.risk(), parsed
+}
+
+func refuse(format string, args ...any) sallyport.Risk {
+	var l finding.List
+	l.Add(sallyport.Critical, format, args...)
+	l.Effect(sallyport.EffectOpaque)
+	return l.Risk()
 }
 
 // A walk goes once through the statements of one text.
@@ -60,36 +71,79 @@ type walk struct {
 	judge   Judge
 	session *session
 	schema  *schema
-	found   finding.List
+	all     []finding.List // of the statements before
+	found   finding.List   // of the statement at hand
 	mends   int
 	open    bool // a transaction that this text began
 	count   int
+	work    int
+	real    int // statements that are not empty
 }
 
 func (w *walk) text(text string) bool {
-	for len(text) > 0 {
+	for {
+		// SQLite takes long over many empty statements.
+		if text = strings.TrimLeft(text, "; \t\r\n"); text == "" {
+			break
+		}
+		// SQLite is given the rest of the text for each statement.
+		if w.work += len(text); w.work > maxWork {
+			w.found.Add(sallyport.Critical, "the SQL has too many statements for its length to judge")
+			w.found.Effect(sallyport.EffectOpaque)
+			return false
+		}
 		if w.count++; w.count > maxStatements {
 			w.found.Add(sallyport.Critical, "the SQL has too many statements to judge")
 			return false
 		}
 		n, ok := w.statement(text)
+		source := text
+		if ok {
+			source = text[:n]
+		}
+		w.cut(source)
 		if !ok {
 			return false
 		}
 		text = text[n:]
 	}
 	if w.open {
+		w.found.Effect(sallyport.EffectWrite)
 		w.found.Add(sallyport.High, "leaves a transaction open: its locks stay")
 	}
+	return true
+}
+
+// cut ends a statement: what was found belongs to it.
+func (w *walk) cut(source string) {
+	if w.found.Level() >= sallyport.High {
+		w.found.Part("", "operation", strings.TrimSpace(source))
+		if len(w.found.Risk().Effects) == 0 {
+			w.found.Effect(sallyport.EffectWrite)
+		}
+	}
+	w.all = append(w.all, w.found)
+	w.found = finding.List{}
+}
+
+// risk joins what was found, the most dangerous statement first.
+func (w *walk) risk() sallyport.Risk {
+	w.found.Join(w.all)
 	if w.found.Empty() {
 		w.found.Add(sallyport.Low, "only reads")
 	}
-	return true
+	if w.real > 1 {
+		w.found.Add(w.found.Level(), "holds %d statements: the worst of them counts", w.real)
+	}
+	return w.found.Risk()
 }
 
 // statement judges the first statement of text and says how long it is.
 func (w *walk) statement(text string) (length int, ok bool) {
 	all := tokens(text)
+	if len(all) > 0 && all[0].op(";") {
+		return all[0].end, true
+	}
 	list := first(all)
 	if len(list) == 0 {
 		p := w.session.prepare(text)
@@ -99,6 +153,7 @@ func (w *walk) statement(text string) (length int, ok bool) {
 		}
 		return p.length, true
 	}
+	w.real++
 	if list[0].is("drop") {
 		text, list = withoutIfExists(text, list)
 	}
@@ -127,6 +182,7 @@ func (w *walk) statement(text string) (length int, ok bool) {
 }
 
 func (w *walk) refused(message string) {
+	w.found.Effect(sallyport.EffectOpaque)
 	w.found.Add(sallyport.Critical, "SQLite cannot compile the SQL, so what it does is unknown: %s", message)
 }
 
@@ -136,6 +192,7 @@ func (w *walk) suspect(list []token) {
 	for i := 0; i+1 < len(list); i++ {
 		t, next := list[i], list[i+1]
 		if t.is("drop") && next.kind == word || t.is("delete") && next.is("from") {
+			w.found.Effect(sallyport.EffectDelete)
 			w.found.Lost("seems to drop or delete: %s %s", strings.ToUpper(t.value), next.value)
 			return
 		}
@@ -179,6 +236,8 @@ func unquoted(list []token) string {
 
 func (w *walk) dropped(kind, name string) {
 	w.found.Object(name)
+	w.found.Effect(sallyport.EffectDestroy)
+	w.found.Part("", kind, name)
 	consequence := "it cannot be brought back"
 	if kind == "table" {
 		consequence = "its rows cannot be brought back"

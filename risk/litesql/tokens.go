@@ -1,6 +1,9 @@
 package litesql
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // A tokenKind is what a piece of SQL is, in SQLite's reading.
 type tokenKind byte
@@ -78,6 +81,35 @@ func tokens(sql string) []token {
 		out = append(out, token{kind: kind, value: plain(sql[start:i], kind), start: start, end: i})
 	}
 	return out
+}
+
+// hidesLine tells whether a line comment holds a character that may end a line
+// for another reader, with more than white space behind it.
+func hidesLine(sql string) bool {
+	const enders = "\r\v\f\u0085\u2028\u2029"
+	if !strings.ContainsAny(sql, enders) || !strings.Contains(sql, "--") {
+		return false
+	}
+	gap := 0 // comments stand between tokens
+	for _, t := range append(tokens(sql), token{start: len(sql)}) {
+		for i := gap; i < t.start; {
+			switch {
+			case strings.HasPrefix(sql[i:], "--"):
+				end := min(upTo(sql, i, "\n"), t.start)
+				comment := strings.TrimRight(sql[i:end], "\r\n")
+				if j := strings.IndexAny(comment, enders); j >= 0 && strings.TrimFunc(comment[j:], unicode.IsSpace) != "" {
+					return true
+				}
+				i = end
+			case strings.HasPrefix(sql[i:], "/*"):
+				i = upTo(sql, i+2, "*/")
+			default:
+				i++
+			}
+		}
+		gap = t.end
+	}
+	return false
 }
 
 func plain(s string, kind tokenKind) string {

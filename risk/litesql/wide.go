@@ -39,8 +39,8 @@ func joins(list []token) bool {
 	return false
 }
 
-// qualified tells whether the WHERE of an UPDATE names its own table's columns
-// with the table: orders.id.
+// qualified tells whether the WHERE of an UPDATE says which rows of its own
+// table are meant: orders.id = …
 func qualified(list []token) bool {
 	target, where := "", false
 	for i, t := range list {
@@ -55,16 +55,86 @@ func qualified(list []token) bool {
 			}
 		case t.is("where"):
 			where = true
-		case where && i+1 < len(list) && list[i+1].op(".") && strings.EqualFold(t.value, target):
+		case where && i+1 < len(list) && list[i+1].op(".") && strings.EqualFold(t.value, target) && equated(list, i, target):
 			return true
 		}
 	}
 	return false
 }
 
+// equated tells whether the column whose table's name is list[i] stands beside
+// an equals sign, with no column of the same table on its other side.
+func equated(list []token, i int, target string) bool {
+	equals := func(j int) bool { return j >= 0 && j < len(list) && (list[j].op("=") || list[j].op("==")) }
+	if equals(i+3) && i+4 < len(list) {
+		return !strings.EqualFold(list[i+4].value, target)
+	}
+	return equals(i-1) && i > 1 && (i < 4 || !strings.EqualFold(list[i-4].value, target))
+}
+
+// chains finds  a = b = c  and  a = b LIKE c: SQLite compares the result of the
+// first comparison, where others read something else or nothing.
+func chains(list []token) bool {
+	counts := []int{0}
+	between := false
+	for _, t := range list {
+		top := len(counts) - 1
+		switch {
+		case t.op("("):
+			counts = append(counts, 0)
+		case t.op(")"):
+			if top > 0 {
+				counts = counts[:top]
+			}
+		case t.is("and") && between:
+			between = false
+		case starts(t):
+			counts[top] = 0
+		case compares(t):
+			between = between || t.is("between")
+			if counts[top]++; counts[top] > 1 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func starts(t token) bool {
+	for _, k := range []string{"and", "or", "select", "from", "where", "on", "set", "when", "then", "else", "case", "end", "returning", "by", "having"} {
+		if t.is(k) {
+			return true
+		}
+	}
+	return t.op(",")
+}
+
+func compares(t token) bool {
+	for _, k := range []string{"is", "in", "like", "glob", "match", "regexp", "between", "isnull", "notnull"} {
+		if t.is(k) {
+			return true
+		}
+	}
+	return t.kind == operator && strings.Contains(" = == != <> < > <= >= ", " "+t.value+" ")
+}
+
+// planted looks at the functions that a view or trigger would call: SQLite looks
+// them up only when it is used.
+func (w *walk) planted(list []token) {
+	for i := 1; i < len(list); i++ {
+		if list[i].op("(") && list[i-1].kind == word && reaches[strings.ToLower(list[i-1].value)] {
+			w.found.Add(sallyport.Critical, "plants a call of %s, which leaves the database", list[i-1].value)
+		}
+	}
+}
+
+// reaches are functions of the shell and of common extensions that leave the database.
+var reaches = set(`load_extension readfile writefile edit fsdir lsdir zipfile eval shell fts3_tokenizer`)
+
 // trigger judges what a trigger would do when it fires. SQLite compiles its
 // body only then.
 func (w *walk) trigger(sql string) {
+	w.found.Effect(sallyport.EffectExecute)
 	list := tokens(sql)
 	for i, t := range list {
 		if t.is("begin") {

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"sallyport.dev/sallyport/risk/narrow"
 )
 
 // bounded tells whether a WHERE clause names, in each of its alternatives, a
 // condition that leaves rows out: a column compared with a value, a list, a
-// range. 1=1, id=id, id<>0, x IS NOT NULL, LIKE '%' and the like do not.
-// It knows nothing of the rows; whoever approves has to.
+// narrow range. 1=1, id=id, id<>0, id>0, x IS NOT NULL, LIKE '%' and the like do
+// not. It knows nothing of the rows, so it doubts; whoever approves has to know.
 func bounded(v any) bool {
 	n, _ := v.(node)
 	for kind, body := range n {
@@ -21,16 +23,16 @@ func bounded(v any) bool {
 		case "A_Expr":
 			return boundedComparison(b)
 		case "NullTest":
-			return str(b, "nulltesttype") == "IS_NULL" && hasColumn(b["arg"])
+			return str(b, "nulltesttype") == "IS_NULL" && plainColumn(b["arg"])
 		case "BooleanTest":
 			t := str(b, "booltesttype")
-			return (t == "IS_TRUE" || t == "IS_FALSE" || t == "IS_UNKNOWN") && plainColumn(b["arg"])
+			return (t == "IS_TRUE" || t == "IS_FALSE" || t == "IS_UNKNOWN") && columnName(b["arg"]) != nil
 		case "ColumnRef", "CurrentOfExpr":
 			return true
 		case "SubLink":
 			return boundedSubquery(b)
 		case "FuncCall":
-			return hasColumn(b) && !emptyText(b["args"])
+			return boundedCall(b)
 		}
 	}
 	return false
@@ -40,12 +42,14 @@ func boundedLogic(n node) bool {
 	args, _ := n["args"].([]any)
 	switch str(n, "boolop") {
 	case "AND_EXPR":
+		var ranges narrow.Ranges
 		for _, a := range args {
 			if bounded(a) {
 				return true
 			}
+			oneSided(&ranges, a)
 		}
-		return false
+		return ranges.Bounded()
 	case "OR_EXPR":
 		for _, a := range args {
 			if !bounded(a) {
@@ -55,22 +59,79 @@ func boundedLogic(n node) bool {
 		return len(args) > 0
 	}
 	// NOT of a column that is a condition itself; NOT of anything else is wide.
-	return len(args) == 1 && plainColumn(args[0])
+	return len(args) == 1 && len(columnName(args[0])) > 0
 }
 
-func boundedSubquery(n node) bool {
-	q := sub(n, "subselect", "SelectStmt")
-	if q == nil {
+// oneSided notes  column < value  and the like.
+func oneSided(r *narrow.Ranges, v any) {
+	n, _ := v.(node)
+	e := sub(n, "A_Expr")
+	op := strings.Join(names(e["name"]), ".")
+	column, value := e["lexpr"], e["rexpr"]
+	if !plainColumn(column) {
+		column, value, op = value, column, narrow.Mirrored(op)
+	}
+	if c := columnName(column); len(c) > 0 {
+		if text, ok := constant(value); ok {
+			r.Add(c[len(c)-1], op, text)
+		}
+	}
+}
+
+// constant is a value that is the same for every row, as text; narrow.Unknown
+// where only the call knows it.
+func constant(v any) (string, bool) {
+	n, _ := v.(node)
+	if text, ok := literal(v); ok {
+		return text, true
+	}
+	if f, ok := number(v); ok {
+		return strconv.FormatFloat(f, 'f', -1, 64), true
+	}
+	return narrow.Unknown, n["ParamRef"] != nil
+}
+
+// boundedCall judges a function that is a condition itself.
+func boundedCall(n node) bool {
+	parts := names(n["funcname"])
+	args, _ := n["args"].([]any)
+	if parts[len(parts)-1] != "starts_with" || len(args) != 2 {
 		return false
 	}
-	narrow := q["limitCount"] != nil || bounded(q["whereClause"])
+	text, ok := literal(args[1])
+	return ok && text != "" && plainColumn(args[0])
+}
+
+// boundedSubquery judges IN (SELECT …) and EXISTS. The query has to draw its few
+// rows from one table: from two, a condition on one leaves all of the other.
+func boundedSubquery(n node) bool {
+	q := sub(n, "subselect", "SelectStmt")
+	from, _ := q["fromClause"].([]any)
+	if q == nil || len(from) != 1 || sub(nodeOf(from[0]), "RangeVar") == nil {
+		return false
+	}
 	switch str(n, "subLinkType") {
 	case "ANY_SUBLINK":
-		return narrow
+		if !plainColumn(n["testexpr"]) && sub(nodeOf(n["testexpr"]), "RowExpr") == nil || outerColumn(q, n["testexpr"]) {
+			return false
+		}
+		limit, ok := number(q["limitCount"])
+		return ok && limit <= 10_000 || bounded(q["whereClause"])
 	case "EXISTS_SUBLINK": // says something of a row only if it looks at that row
-		return narrow && correlated(q["whereClause"])
+		return (q["limitCount"] != nil || bounded(q["whereClause"])) && correlated(q["whereClause"])
 	}
 	return false
+}
+
+// outerColumn finds  id IN (SELECT id FROM other …): where other has no column
+// id, it is the outer one, and every row matches.
+func outerColumn(q node, test any) bool {
+	targets, _ := q["targetList"].([]any)
+	if len(targets) != 1 {
+		return false
+	}
+	inner, outer := columnName(sub(nodeOf(targets[0]), "ResTarget")["val"]), columnName(test)
+	return len(inner) == 1 && len(outer) > 0 && inner[0] == outer[len(outer)-1]
 }
 
 // correlated tells whether a condition compares a column of one table with one
@@ -82,6 +143,9 @@ func correlated(v any) bool {
 		return slices.ContainsFunc(args, correlated)
 	}
 	e := sub(n, "A_Expr")
+	if strings.Join(names(e["name"]), ".") != "=" {
+		return false
+	}
 	left, right := columnName(e["lexpr"]), columnName(e["rexpr"])
 	return len(left) > 0 && len(right) > 0 && !slices.Equal(left[:len(left)-1], right[:len(right)-1])
 }
@@ -98,6 +162,17 @@ func targetNames(n node) []string {
 		return []string{alias}
 	}
 	return []string{str(relation, "relname")}
+}
+
+// joined tells whether a condition, of those that hold together, says which rows
+// of one of the tables are meant.
+func joined(v any, tables []string) bool {
+	n, _ := v.(node)
+	if logic := sub(n, "BoolExpr"); str(logic, "boolop") == "AND_EXPR" {
+		args, _ := logic["args"].([]any)
+		return slices.ContainsFunc(args, func(a any) bool { return joined(a, tables) })
+	}
+	return (correlated(v) || bounded(v)) && mentions(v, tables)
 }
 
 // mentions tells whether a condition has a column of one of the tables.
@@ -124,72 +199,82 @@ func mentions(v any, tables []string) bool {
 
 func boundedComparison(n node) bool {
 	left, right := n["lexpr"], n["rexpr"]
-	op := strings.Join(names(n["name"]), ".")
+	op := strings.TrimPrefix(strings.Join(names(n["name"]), "."), "pg_catalog.")
 	switch str(n, "kind") {
-	case "AEXPR_IN":
+	case "AEXPR_IN", "AEXPR_OP_ANY":
 		return op == "=" && plainColumn(left) && !hasColumn(right)
 	case "AEXPR_BETWEEN", "AEXPR_BETWEEN_SYM":
-		return plainColumn(left) && !hasColumn(right)
+		return plainColumn(left) && boundedRange(right)
 	case "AEXPR_NOT_DISTINCT":
 		return plainColumn(left) && !hasColumn(right) || plainColumn(right) && !hasColumn(left)
-	case "AEXPR_OP_ANY":
-		return op == "=" && plainColumn(left) && !hasColumn(right)
-	case "AEXPR_LIKE", "AEXPR_ILIKE", "AEXPR_SIMILAR":
-		if f := sub(nodeOf(right), "FuncCall"); str(n, "kind") == "AEXPR_SIMILAR" && f != nil {
-			if args, _ := f["args"].([]any); len(args) > 0 { // the parser wraps the pattern in similar_to_escape
-				right = args[0]
-			}
+	case "AEXPR_LIKE", "AEXPR_ILIKE":
+		return !strings.HasPrefix(op, "!") && plainColumn(left) && like(right)
+	case "AEXPR_SIMILAR":
+		if f := sub(nodeOf(right), "FuncCall"); f != nil { // the parser wraps the pattern in similar_to_escape
+			args, _ := f["args"].([]any)
+			pattern, ok := literal(first(args))
+			return !strings.HasPrefix(op, "!") && ok && len(args) == 1 && plainColumn(left) && narrow.Regexp(strings.TrimRight(pattern, "%"))
 		}
-		pattern, known := literal(right)
-		return !strings.HasPrefix(op, "!") && plainColumn(left) && !hasColumn(right) && (!known || strings.Trim(pattern, "%_") != "")
 	case "AEXPR_OP":
 		if plainColumn(left) && !hasColumn(right) {
-			return narrow(op, right)
+			return narrowOperator(op, left, right)
 		}
-		if plainColumn(right) && !hasColumn(left) {
-			return narrow(mirrored(op), left)
-		}
+		return op == "=" && plainColumn(right) && !hasColumn(left) && narrowOperator(op, right, left)
 	}
 	return false
 }
 
+func first(list []any) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return list[0]
+}
+
+func boundedRange(v any) bool {
+	items, _ := sub(nodeOf(v), "List")["items"].([]any)
+	if len(items) != 2 {
+		return false
+	}
+	from, ok := constant(items[0])
+	to, ok2 := constant(items[1])
+	return ok && ok2 && narrow.Range(from, to)
+}
+
+// like judges the pattern of LIKE; with ESCAPE, the parser wraps it in like_escape.
+func like(v any) bool {
+	escape := `\`
+	if f := sub(nodeOf(v), "FuncCall"); f != nil {
+		args, _ := f["args"].([]any)
+		if len(args) != 2 {
+			return false
+		}
+		text, ok := literal(args[1])
+		if !ok {
+			return false
+		}
+		v, escape = args[0], text
+	}
+	pattern, ok := literal(v)
+	return ok && narrow.Like(pattern, escape)
+}
+
 func nodeOf(v any) node { n, _ := v.(node); return n }
 
-// emptyText finds ” among the arguments of a function: starts_with(x, ”).
-func emptyText(args any) bool {
-	list, _ := args.([]any)
-	return slices.ContainsFunc(list, func(a any) bool { text, ok := literal(a); return ok && text == "" })
-}
-
-func mirrored(op string) string {
-	switch op {
-	case "<":
-		return ">"
-	case ">":
-		return "<"
-	case "<=":
-		return ">="
-	case ">=":
-		return "<="
-	}
-	return op
-}
-
-// narrow judges column op value.
-func narrow(op string, value any) bool {
-	f, isNumber := number(value)
+// narrowOperator judges  column op value. Ranges with one open end may hold every row.
+func narrowOperator(op string, column, value any) bool {
 	text, isText := literal(value)
 	switch op {
-	case "<>", "!=", "!~~", "!~", "!~~*", "!~*":
-		return false
-	case ">", ">=":
-		return !(isNumber && f <= 1) && !(isText && text == "")
-	case "<", "<=":
-		return !(isNumber && f >= 1e6)
+	case "=":
+		return !isText || text != "" || len(columnName(column)) > 0 // left(x, 0) = ''
+	case "~~", "~~*":
+		return isText && narrow.Like(text, `\`)
 	case "~", "~*":
-		return !isText || strings.Trim(text, ".*^$+?()[]") != ""
+		return isText && narrow.Regexp(text)
+	case "^@", "@>", "?", "@@":
+		return isText && strings.Trim(text, "{}[] ") != ""
 	}
-	return true
+	return false
 }
 
 func number(v any) (float64, bool) {
@@ -218,20 +303,36 @@ func plainColumn(v any) bool {
 	case n["ColumnRef"] != nil:
 		return true
 	case n["TypeCast"] != nil:
-		return plainColumn(sub(n, "TypeCast")["arg"])
+		parts := names(sub(n, "TypeCast", "typeName")["names"])
+		return parts[len(parts)-1] != "bool" && plainColumn(sub(n, "TypeCast")["arg"])
 	case n["FuncCall"] != nil:
-		f := sub(n, "FuncCall")
-		parts := names(f["funcname"])
-		switch parts[len(parts)-1] {
-		case "lower", "upper", "trim", "btrim", "date", "date_trunc", "left", "substr", "substring", "md5", "extract", "date_part":
-			return hasColumn(f["args"])
-		}
+		return plainCall(sub(n, "FuncCall"))
 	case n["A_Expr"] != nil:
 		e := sub(n, "A_Expr")
 		op := strings.Join(names(e["name"]), "")
 		return (op == "->>" || op == "->" || op == "#>>" || op == "#>") && plainColumn(e["lexpr"])
 	case n["RowExpr"] != nil:
-		return hasColumn(n["RowExpr"])
+		args, _ := sub(n, "RowExpr")["args"].([]any)
+		return slices.ContainsFunc(args, plainColumn)
+	}
+	return false
+}
+
+// plainCall is a function of a column that keeps rows apart.
+func plainCall(f node) bool {
+	parts := names(f["funcname"])
+	args, _ := f["args"].([]any)
+	switch name := parts[len(parts)-1]; name {
+	case "left", "substr", "substring":
+		return plainColumn(first(args))
+	case "extract", "date_part", "date_trunc":
+		field, _ := literal(first(args))
+		switch strings.ToLower(field) {
+		case "year", "quarter", "month", "week", "day", "doy", "dow", "isodow", "hour", "minute", "epoch":
+			return len(args) == 2 && plainColumn(args[1])
+		}
+	default:
+		return narrow.Key(name) && plainColumn(first(args))
 	}
 	return false
 }
@@ -266,5 +367,16 @@ func (p *Parser) Bounded(where string) bool {
 		return false
 	}
 	q := sub(t.Stmts[0].Stmt, "SelectStmt")
-	return q != nil && bounded(q["whereClause"])
+	return q != nil && !truthy(q["whereClause"]) && bounded(q["whereClause"])
+}
+
+// truthy tells whether a condition has a column that is a condition itself: to
+// other dialects that is a number which is not zero.
+func truthy(v any) bool {
+	n, _ := v.(node)
+	if n["ColumnRef"] != nil {
+		return true
+	}
+	args, _ := sub(n, "BoolExpr")["args"].([]any)
+	return slices.ContainsFunc(args, truthy)
 }

@@ -15,16 +15,17 @@ var judgedText string
 // "critical", "irreversible", or "sql" where an argument is a query.
 type judgement string
 
-// A catalogue knows PostgreSQL's built-in functions and operators by name.
+// A catalogue knows PostgreSQL's built-in functions, operators and types by name.
 type catalogue struct {
 	functions map[string]judgement
 	operators map[string]bool
+	types     map[string]bool
 }
 
 // newCatalogue reads the committed data. What has an immutable or stable
 // overload only is low; volatile is high; judged.txt has the last word.
 func newCatalogue() *catalogue {
-	c := &catalogue{functions: make(map[string]judgement, 4096), operators: make(map[string]bool, 128)}
+	c := &catalogue{functions: make(map[string]judgement, 4096), operators: make(map[string]bool, 128), types: make(map[string]bool, 128)}
 	for line := range strings.Lines(catalogueText) {
 		kind, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if !ok || kind == "#" {
@@ -37,6 +38,8 @@ func newCatalogue() *catalogue {
 			c.functions[name] = "high"
 		case "o":
 			c.operators[name] = true
+		case "t":
+			c.types[name] = true
 		}
 	}
 	for line := range strings.Lines(judgedText) {

@@ -30,13 +30,10 @@ var changes = map[string]string{
 	"DiscardStmt": "discards the session's state", "ConstraintsSetStmt": "changes when constraints are checked",
 	"DeallocateStmt": "forgets a prepared statement", "DeclareCursorStmt": "opens a cursor", "FetchStmt": "moves a cursor",
 	"ClosePortalStmt": "closes a cursor", "CreatePublicationStmt": "creates a publication", "AlterPublicationStmt": "alters a publication",
-	"AlterSubscriptionStmt": "alters a subscription", "CreateForeignTableStmt": "creates a foreign table",
-	"ImportForeignSchemaStmt": "imports a foreign schema", "CreateForeignServerStmt": "creates a foreign server",
-	"AlterForeignServerStmt": "alters a foreign server", "CreateUserMappingStmt": "creates a user mapping",
-	"AlterUserMappingStmt": "alters a user mapping", "CreatePolicyStmt": "creates a row policy", "AlterPolicyStmt": "alters a row policy",
+	"AlterSubscriptionStmt": "alters a subscription", "CreatePolicyStmt": "creates a row policy", "AlterPolicyStmt": "alters a row policy",
 	"CreateTrigStmt": "creates a trigger", "CreateFunctionStmt": "creates or replaces a function", "AlterFunctionStmt": "alters a function",
 	"RuleStmt": "creates a rule", "CreateStatsStmt": "creates statistics", "AlterStatsStmt": "alters statistics",
-	"SecLabelStmt": "changes a security label", "AlterSystemStmt": "changes the server's configuration",
+	"SecLabelStmt":          "changes a security label",
 	"AlterTableMoveAllStmt": "moves tables to another tablespace", "AlterTypeStmt": "alters a type", "AlterCollationStmt": "alters a collation",
 	"AlterOperatorStmt": "alters an operator", "AlterTSConfigurationStmt": "alters a text search configuration",
 	"AlterTSDictionaryStmt": "alters a text search dictionary", "ReassignOwnedStmt": "gives away all that a role owns",
@@ -47,6 +44,10 @@ var changes = map[string]string{
 	"AlterEventTrigStmt": "alters an event trigger",
 }
 
+// privileges are those of them that change who may do what.
+var privileges = set(`GrantStmt GrantRoleStmt AlterDefaultPrivilegesStmt CreateRoleStmt AlterRoleStmt AlterRoleSetStmt AlterOwnerStmt
+	CreatePolicyStmt AlterPolicyStmt ReassignOwnedStmt SecLabelStmt`)
+
 // losses are the statements that take something away for good.
 var losses = map[string]string{
 	"DropdbStmt": "drops database", "DropTableSpaceStmt": "drops tablespace", "DropOwnedStmt": "drops all that a role owns",
@@ -55,9 +56,13 @@ var losses = map[string]string{
 
 // foreign are the statements that bring code or connections into the server.
 var foreign = map[string]string{
-	"LoadStmt": "loads a library into the server", "CreateExtensionStmt": "installs an extension: its code runs in the server",
+	"AlterSystemStmt": "changes the server's own configuration, and with it which programs and libraries it runs",
+	"LoadStmt":        "loads a library into the server", "CreateExtensionStmt": "installs an extension: its code runs in the server",
 	"CreatePLangStmt": "installs a language: its code runs in the server", "CreateFdwStmt": "installs a foreign-data wrapper",
 	"AlterFdwStmt": "alters a foreign-data wrapper", "CreateAmStmt": "installs an access method",
+	"CreateForeignTableStmt": "creates a table that lies on another server", "ImportForeignSchemaStmt": "imports tables that lie on another server",
+	"CreateForeignServerStmt": "connects the server to another", "AlterForeignServerStmt": "connects the server to another",
+	"CreateUserMappingStmt": "keeps credentials for another server", "AlterUserMappingStmt": "changes credentials for another server",
 	"CreateSubscriptionStmt": "connects the server to another", "CreateTableSpaceStmt": "creates a tablespace in the server's files",
 	"CreateEventTrigStmt": "runs a function on every later change of the schema",
 }
@@ -84,17 +89,24 @@ func (w *walk) definition(kind string, n node) bool {
 		w.planted(kind, n)
 	}
 	if what, ok := losses[kind]; ok {
+		w.found.Effect(sallyport.EffectDestroy)
 		w.found.Lost("%s: it cannot be brought back", strings.TrimSpace(what+" "+firstOf(n, "dbname", "tablespacename", "subname")))
 		w.found.Object(firstOf(n, "dbname", "tablespacename", "subname"))
 		return true
 	}
 	if what, ok := foreign[kind]; ok {
+		w.found.Effect(sallyport.EffectExecute)
 		w.found.Add(sallyport.Critical, "%s", what)
 		return true
 	}
 	what, ok := changes[kind]
 	if !ok {
 		return false
+	}
+	if privileges[kind] {
+		w.found.Effect(sallyport.EffectPrivileges)
+	} else {
+		w.found.Effect(sallyport.EffectWrite)
 	}
 	name := tableName(sub(n, "relation"))
 	if kind == "CreateTableAsStmt" {
@@ -103,6 +115,7 @@ func (w *walk) definition(kind string, n node) bool {
 	if kind == "ViewStmt" {
 		name = tableName(sub(n, "view"))
 	}
+	w.found.Part("", "table", name)
 	w.found.Add(sallyport.High, "%s", strings.TrimSpace(what+" "+name))
 	if kind == "AlterDomainStmt" && (str(n, "subtype") == "X" || str(n, "def") == "DROP") {
 		w.found.Lost("drops a constraint of a domain")
@@ -160,8 +173,10 @@ func (w *walk) drop(n node) {
 		consequence = "nothing in it can be brought back"
 	}
 	list := dropNames(n)
+	w.found.Effect(sallyport.EffectDestroy)
 	for _, name := range list {
 		w.found.Object(name)
+		w.found.Part("", what, name)
 		w.found.Lost("drops %s %s: %s", what, name, consequence)
 	}
 	if len(list) == 0 {
@@ -174,6 +189,7 @@ func (w *walk) drop(n node) {
 
 func (w *walk) truncate(n node) {
 	relations, _ := n["relations"].([]any)
+	w.found.Effect(sallyport.EffectDelete)
 	for _, r := range relations {
 		e, _ := r.(node)
 		w.found.Lost("empties table %s: its rows cannot be brought back", w.written(sub(e, "RangeVar")))
@@ -184,6 +200,8 @@ func (w *walk) truncate(n node) {
 }
 
 func (w *walk) dropRole(n node) {
+	w.found.Effect(sallyport.EffectPrivileges)
+	w.found.Effect(sallyport.EffectDestroy)
 	w.found.Lost("drops a role: it cannot be brought back")
 	roles, _ := n["roles"].([]any)
 	for _, r := range roles {
@@ -195,6 +213,7 @@ func (w *walk) dropRole(n node) {
 
 func (w *walk) alterTable(n node) {
 	name := w.written(sub(n, "relation"))
+	w.found.Effect(sallyport.EffectWrite)
 	w.found.Add(sallyport.High, "alters %s", name)
 	cmds, _ := n["cmds"].([]any)
 	for _, c := range cmds {
@@ -203,6 +222,7 @@ func (w *walk) alterTable(n node) {
 		part := str(cmd, "name")
 		switch kind := str(cmd, "subtype"); {
 		case kind == "AT_DropColumn":
+			w.found.Effect(sallyport.EffectDestroy)
 			w.found.Lost("drops column %s of %s: its values cannot be brought back", part, name)
 		case kind == "AT_AlterColumnType":
 			w.found.Lost("converts column %s of %s: what the new type cannot hold is lost", part, name)

@@ -18,6 +18,7 @@ func (w *walk) special(kind string, n node) bool {
 	case "IntoClause":
 		w.into(n)
 	case "LockingClause":
+		w.found.Effect(sallyport.EffectWrite)
 		w.found.Add(sallyport.High, "locks the rows that it reads")
 	case "RangeVar":
 		w.table(n)
@@ -31,6 +32,10 @@ func (w *walk) special(kind string, n node) bool {
 		w.call(n)
 	case "SortBy":
 		w.sort(n)
+	case "TypeCast":
+		w.cast(n)
+	case "A_Indirection":
+		w.part(n)
 	default:
 		return false
 	}
@@ -38,6 +43,7 @@ func (w *walk) special(kind string, n node) bool {
 }
 
 func (w *walk) query(n node) {
+	w.found.Effect(sallyport.EffectRead)
 	w.reads = true
 	w.children(n)
 }
@@ -50,6 +56,8 @@ func (w *walk) cte(n node) {
 func (w *walk) into(n node) {
 	name := tableName(sub(n, "rel"))
 	w.found.Object(name)
+	w.found.Part("", "table", name)
+	w.found.Effect(sallyport.EffectWrite)
 	w.found.Add(sallyport.High, "creates table %s", name)
 }
 
@@ -96,7 +104,33 @@ func (w *walk) operator(n node) {
 	parts := names(n["name"])
 	known := w.knownOperator(parts)
 	if kind := str(n, "kind"); !known && (kind == "AEXPR_OP" || kind == "AEXPR_OP_ANY" || kind == "AEXPR_OP_ALL") {
+		w.found.Effect(sallyport.EffectExecute)
 		w.found.Add(sallyport.Critical, "uses operator %s, which is not PostgreSQL's own", strings.Join(parts, "."))
+	}
+	w.children(n)
+}
+
+// cast judges a conversion. One to a type of somebody's own may call a function
+// of theirs; of a literal it calls no more than reads the type.
+func (w *walk) cast(n node) {
+	parts := names(sub(n, "typeName")["names"])
+	if len(parts) > 1 && parts[0] == "pg_catalog" {
+		parts = parts[1:]
+	}
+	known := len(parts) == 1 && w.catalogue.types[parts[0]]
+	if nodeOf(n["arg"])["A_Const"] == nil && !known {
+		w.found.Effect(sallyport.EffectExecute)
+		w.found.Add(sallyport.Critical, "converts to %s, which is not PostgreSQL's own type: the conversion may call a function", strings.Join(parts, "."))
+	}
+	w.children(n)
+}
+
+// part judges (t).f, which calls function f where t has no column f.
+func (w *walk) part(n node) {
+	list, _ := n["indirection"].([]any)
+	if len(columnName(n["arg"])) > 0 && len(names(list)) > 0 {
+		w.found.Effect(sallyport.EffectExecute)
+		w.found.Add(sallyport.Critical, "takes part %s of a row, which may be a function that is called", strings.Join(names(list), "."))
 	}
 	w.children(n)
 }
@@ -120,8 +154,18 @@ func (w *walk) call(n node) {
 	if len(parts) == 2 && parts[0] == "pg_catalog" {
 		name = parts[1]
 	}
-	switch j, known := w.catalogue.functions[name]; {
+	j, known := w.catalogue.functions[name]
+	switch effect := callEffect(j, known); effect {
+	case "":
+	case sallyport.EffectExecute:
+		w.found.Effect(effect)
+		w.found.Effect(sallyport.EffectOpaque)
+	default:
+		w.found.Effect(effect)
+	}
+	switch {
 	case !known && outside[parts[len(parts)-1]] != "":
+		w.found.Effect(sallyport.EffectNetwork)
 		w.found.Add(sallyport.Critical, "calls %s, which %s", full, outside[parts[len(parts)-1]])
 	case !known && dropping.MatchString(full):
 		w.found.Lost("calls %s, which is unknown and by its name takes something away", full)
@@ -139,6 +183,18 @@ func (w *walk) call(n node) {
 		w.innerQuery(full, n)
 	}
 	w.children(n)
+}
+
+func callEffect(j judgement, known bool) string {
+	switch {
+	case !known:
+		return sallyport.EffectExecute
+	case j == "high", j == "critical":
+		return sallyport.EffectWrite
+	case j == "irreversible":
+		return sallyport.EffectDelete
+	}
+	return ""
 }
 
 // dropping are names of unknown functions that say what they are for.

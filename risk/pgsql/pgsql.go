@@ -63,12 +63,28 @@ func (p *Parser) Judge(text string) (j Judgement) {
 }
 
 func refuse(format string, args ...any) Judgement {
-	return Judgement{Risk: finding.One(sallyport.Critical, format, args...)}
+	var l finding.List
+	l.Add(sallyport.Critical, format, args...)
+	l.Effect(sallyport.EffectOpaque)
+	return Judgement{Risk: l.Risk()}
+}
+
+// written is a statement as it stands in the text.
+func written(text string, from, length int) string {
+	if from < 0 || from > len(text) {
+		return ""
+	}
+	if length <= 0 || from+length > len(text) {
+		length = len(text) - from
+	}
+	return strings.TrimSpace(text[from : from+length])
 }
 
 type tree struct {
 	Stmts []struct {
-		Stmt map[string]any `json:"stmt"`
+		Stmt     map[string]any `json:"stmt"`
+		Location int            `json:"stmt_location"` // in bytes
+		Length   int            `json:"stmt_len"`      // 0 for the rest
 	} `json:"stmts"`
 }
 
@@ -100,109 +116,14 @@ func (p *Parser) judge(text string, nested int) Judgement {
 	for _, s := range t.Stmts {
 		w.statements++
 		w.statement(s.Stmt)
+		w.cut(written(text, s.Location, s.Length))
 	}
 	w.finish()
 	if ambiguousStrings(text) {
 		w.found.Add(sallyport.Critical, "a string ends in a backslash: the server's standard_conforming_strings decides where it ends")
 	}
+	if hidesLine(text) {
+		w.found.Add(sallyport.High, "a comment holds a character that other readers take for the end of the line")
+	}
 	return Judgement{Risk: w.found.Risk(), Parsed: true, Kinds: w.kinds}
-}
-
-// ambiguousStrings tells whether some plain string literal has a backslash just
-// before a quote, so that a server with standard_conforming_strings off would
-// read on where the parser stopped.
-func ambiguousStrings(s string) bool {
-	if !strings.Contains(s, `\'`) {
-		return false
-	}
-	for i := 0; i < len(s); {
-		switch c := s[i]; {
-		case c == '-' && strings.HasPrefix(s[i:], "--"):
-			if n := strings.IndexAny(s[i:], "\r\n"); n >= 0 {
-				i += n
-			} else {
-				i = len(s)
-			}
-		case c == '/' && strings.HasPrefix(s[i:], "/*"):
-			i = skipComment(s, i)
-		case c == '"':
-			i = skipPast(s, i+1, `"`)
-		case c == '$':
-			i = skipDollar(s, i)
-		case c == '\'':
-			escapes := i > 0 && (s[i-1] == 'e' || s[i-1] == 'E') && (i < 2 || !isWord(s[i-2]))
-			end, backslash := skipString(s, i+1, escapes)
-			if backslash && !escapes {
-				return true
-			}
-			i = end
-		default:
-			i++
-		}
-	}
-	return false
-}
-
-func skipString(s string, i int, escapes bool) (end int, backslash bool) {
-	for i < len(s) {
-		switch {
-		case escapes && s[i] == '\\':
-			i += 2
-		case s[i] == '\'':
-			if s[i-1] == '\\' {
-				backslash = true
-			}
-			if i+1 >= len(s) || s[i+1] != '\'' {
-				return i + 1, backslash
-			}
-			i += 2
-		default:
-			i++
-		}
-	}
-	return len(s), backslash
-}
-
-func skipComment(s string, i int) int {
-	depth := 0
-	for i < len(s) {
-		switch {
-		case strings.HasPrefix(s[i:], "/*"):
-			depth++
-			i += 2
-		case strings.HasPrefix(s[i:], "*/"):
-			i += 2
-			if depth--; depth == 0 {
-				return i
-			}
-		default:
-			i++
-		}
-	}
-	return i
-}
-
-func skipDollar(s string, i int) int {
-	end := i + 1
-	for end < len(s) && isWord(s[end]) {
-		end++
-	}
-	if end >= len(s) || s[end] != '$' || i > 0 && isWord(s[i-1]) {
-		return i + 1
-	}
-	return skipPast(s, end+1, s[i:end+1])
-}
-
-func skipPast(s string, i int, mark string) int {
-	if i > len(s) {
-		return len(s)
-	}
-	if n := strings.Index(s[i:], mark); n >= 0 {
-		return i + n + len(mark)
-	}
-	return len(s)
-}
-
-func isWord(c byte) bool {
-	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
 }

@@ -12,6 +12,7 @@ import (
 
 // createFunction judges a function or procedure by its body.
 func (w *walk) createFunction(n node) {
+	w.found.Effect(sallyport.EffectExecute)
 	w.found.Add(sallyport.High, "creates or replaces a function")
 	language, body, hasBody := "sql", "", false
 	options, _ := n["options"].([]any)

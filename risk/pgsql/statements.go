@@ -33,7 +33,8 @@ func (w *walk) statementKind(kind string, n node) bool {
 	case "DoStmt":
 		w.do(n)
 	case "CallStmt":
-		w.found.Add(sallyport.Critical, "calls procedure %s: what it does is unknown", strings.Join(names(sub(n, "funccall")["funcname"]), "."))
+		w.found.Effect(sallyport.EffectExecute)
+		w.unknown("calls procedure %s: what it does is unknown", strings.Join(names(sub(n, "funccall")["funcname"]), "."))
 		w.loosely(n)
 	case "PrepareStmt":
 		w.prepare(n)
@@ -48,6 +49,7 @@ func (w *walk) statementKind(kind string, n node) bool {
 func (w *walk) written(n node) string {
 	name := tableName(n)
 	w.found.Object(name)
+	w.found.Part("", "table", name)
 	if str(n, "schemaname") == "pg_catalog" || strings.HasPrefix(str(n, "relname"), "pg_") {
 		w.found.Add(sallyport.Critical, "writes PostgreSQL's own catalogue %s", name)
 	}
@@ -73,6 +75,7 @@ func (w *walk) loosely(n node) {
 }
 
 func (w *walk) insert(n node) {
+	w.found.Effect(sallyport.EffectWrite)
 	w.found.Add(sallyport.High, "inserts into %s", w.written(sub(n, "relation")))
 	if conflict := sub(n, "onConflictClause"); str(conflict, "action") == "ONCONFLICT_UPDATE" {
 		level := sallyport.High
@@ -87,13 +90,14 @@ func (w *walk) insert(n node) {
 
 func (w *walk) update(n node) {
 	name := w.written(sub(n, "relation"))
+	w.found.Effect(sallyport.EffectWrite)
 	switch where := n["whereClause"]; {
 	case where == nil:
 		w.found.Lost("updates every row of %s: it has no WHERE, and the old values cannot be brought back", name)
 	case !bounded(where):
-		w.found.Lost("updates every row of %s, or nearly: its WHERE leaves hardly any out", name)
-	case n["fromClause"] != nil && !mentions(where, targetNames(n)):
-		w.found.Lost("updates every row of %s, or nearly: its WHERE names only rows of other tables", name)
+		w.found.Lost("may update every row of %s: its WHERE need not leave any out, and the old values cannot be brought back", name)
+	case n["fromClause"] != nil && !joined(where, targetNames(n)):
+		w.found.Lost("may update every row of %s: its WHERE need leave out only rows of other tables", name)
 	default:
 		w.found.Add(sallyport.High, "updates rows of %s", name)
 	}
@@ -102,11 +106,12 @@ func (w *walk) update(n node) {
 
 func (w *walk) remove(n node) {
 	name := w.written(sub(n, "relation"))
+	w.found.Effect(sallyport.EffectDelete)
 	switch where := n["whereClause"]; {
 	case where == nil:
 		w.found.Lost("deletes every row of %s: it has no WHERE, and the rows cannot be brought back", name)
 	case !bounded(where):
-		w.found.Lost("deletes every row of %s, or nearly: its WHERE leaves hardly any out", name)
+		w.found.Lost("may delete every row of %s: its WHERE need not leave any out, and the rows cannot be brought back", name)
 	default:
 		w.found.Lost("deletes rows of %s: they cannot be brought back", name)
 	}
@@ -115,12 +120,14 @@ func (w *walk) remove(n node) {
 
 func (w *walk) merge(n node) {
 	name := w.written(sub(n, "relation"))
+	w.found.Effect(sallyport.EffectWrite)
 	clauses, _ := n["mergeWhenClauses"].([]any)
 	for _, c := range clauses {
 		e, _ := c.(node)
 		clause := sub(e, "MergeWhenClause")
 		switch str(clause, "commandType") {
 		case "CMD_DELETE":
+			w.found.Effect(sallyport.EffectDelete)
 			w.found.Lost("deletes rows of %s by MERGE: they cannot be brought back", name)
 		case "CMD_UPDATE":
 			w.found.Add(sallyport.Critical, "updates rows of %s by MERGE: as many as match", name)
@@ -191,11 +198,18 @@ func isOff(arg any) bool {
 	return false
 }
 
+// readsText are the settings that decide how SQL is read.
+var readsText = set(`client_encoding names standard_conforming_strings backslash_quote escape_string_warning`)
+
 func (w *walk) setting(n node) {
 	name := str(n, "name")
+	w.found.Effect(sallyport.EffectWrite)
 	switch {
+	case readsText[name]:
+		w.found.Add(sallyport.Critical, "sets %s, which changes how the SQL after it is read", name)
 	case strings.HasPrefix(str(n, "kind"), "VAR_SET_MULTI") && name == "TRANSACTION" && w.open:
 	case name == "role" || name == "session_authorization":
+		w.found.Effect(sallyport.EffectPrivileges)
 		w.found.Add(sallyport.High, "changes on whose behalf the session acts")
 	case str(n, "kind") == "VAR_RESET_ALL":
 		w.found.Add(sallyport.High, "resets every setting of the session")
@@ -226,15 +240,19 @@ func (w *walk) transaction(n node) {
 func (w *walk) copies(n node) {
 	name := tableName(sub(n, "relation"))
 	file := str(n, "filename")
+	w.found.Effect(sallyport.EffectRead)
 	switch {
 	case flag(n, "is_program"):
+		w.found.Effect(sallyport.EffectExecute)
 		w.found.Lost("runs a program on the server: %s", file)
 	case flag(n, "is_from"):
+		w.found.Effect(sallyport.EffectWrite)
 		w.found.Add(sallyport.High, "loads rows into %s", w.written(sub(n, "relation")))
 		if file != "" {
-			w.found.Add(sallyport.High, "reads file %s of the server", file)
+			w.found.Add(sallyport.Critical, "reads file %s of the server, which no table's privileges guard", file)
 		}
 	case file != "":
+		w.found.Effect(sallyport.EffectWrite)
 		w.found.Lost("overwrites file %s on the server", file)
 	}
 	w.found.Object(file)
@@ -251,6 +269,7 @@ func (w *walk) copies(n node) {
 var takesAway = regexp.MustCompile(`(?is)\b(drop\s+\w|truncate\s+\w|delete\s+from|alter\s+\w+\s.*\bdrop\b)`)
 
 func (w *walk) do(n node) {
+	w.found.Effect(sallyport.EffectExecute)
 	args, _ := n["args"].([]any)
 	for _, a := range args {
 		e, _ := a.(node)
@@ -281,5 +300,6 @@ func (w *walk) execute(n node) {
 		w.found.Append(found)
 		return
 	}
-	w.found.Add(sallyport.Critical, "executes %s, which was prepared elsewhere: what it does is unknown", str(n, "name"))
+	w.found.Effect(sallyport.EffectExecute)
+	w.unknown("executes %s, which was prepared elsewhere: what it does is unknown", str(n, "name"))
 }

@@ -22,7 +22,8 @@ type walk struct {
 	depth      int
 	lenient    bool // inside a statement that is high anyway: unknown nodes are only searched
 
-	found    finding.List
+	all      []finding.List // of the statements before
+	found    finding.List   // of the statement at hand
 	kinds    []string
 	prepared map[string]*finding.List // by name, what PREPARE in this text prepared
 	ctes     map[string]bool
@@ -41,8 +42,23 @@ func (w *walk) statement(s node) {
 	}
 }
 
+// cut ends a statement: what was found belongs to it.
+func (w *walk) cut(source string) {
+	if w.found.Level() >= sallyport.High {
+		w.found.Part("", "operation", source)
+		if len(w.found.Risk().Effects) == 0 {
+			w.found.Effect(sallyport.EffectWrite)
+		}
+	}
+	w.all = append(w.all, w.found)
+	w.found, w.ctes = finding.List{}, map[string]bool{}
+}
+
+// finish joins what was found, the most dangerous statement first.
 func (w *walk) finish() {
+	w.found.Join(w.all)
 	if w.open {
+		w.found.Effect(sallyport.EffectWrite)
 		w.found.Add(sallyport.High, "leaves a transaction open: its locks stay")
 	}
 	if w.found.Level() == sallyport.Low {
@@ -54,6 +70,9 @@ func (w *walk) finish() {
 		default:
 			w.found.Add(sallyport.Low, "changes nothing")
 		}
+	}
+	if w.statements > 1 {
+		w.found.Add(w.found.Level(), "holds %d statements: the worst of them counts", w.statements)
 	}
 }
 
@@ -133,7 +152,13 @@ func (w *walk) node(kind string, n node) {
 		w.children(n)
 		return
 	}
-	w.found.Add(sallyport.Critical, "uses %s, which the analyser does not know", kind)
+	w.unknown("uses %s, which the analyser does not know", kind)
+}
+
+// unknown notes what cannot be told.
+func (w *walk) unknown(format string, args ...any) {
+	w.found.Effect(sallyport.EffectOpaque)
+	w.found.Add(sallyport.Critical, format, args...)
 }
 
 // rawFields are the fields that hold a node without naming its kind.
@@ -146,9 +171,9 @@ var leaves = set(`A_Const A_Star ParamRef String Integer Float Boolean BitString
 	SetToDefault CurrentOfExpr RoleSpec ReplicaIdentityStmt`)
 
 // harmless nodes are as harmless as what is in them.
-var harmless = set(`ResTarget BoolExpr NullTest BooleanTest TypeCast CollateClause CaseExpr CaseWhen
+var harmless = set(`ResTarget BoolExpr NullTest BooleanTest CollateClause CaseExpr CaseWhen
 	SubLink RangeSubselect RangeFunction RangeTableFunc RangeTableFuncCol JoinExpr WindowDef WithClause
-	CTESearchClause CTECycleClause CoalesceExpr MinMaxExpr XmlExpr XmlSerialize A_Indices A_Indirection A_ArrayExpr
+	CTESearchClause CTECycleClause CoalesceExpr MinMaxExpr XmlExpr XmlSerialize A_Indices A_ArrayExpr
 	ColumnDef RowExpr GroupingFunc GroupingSet MultiAssignRef NamedArgExpr List OnConflictClause InferClause IndexElem
 	JsonFuncExpr JsonTable JsonTableColumn JsonTablePathSpec JsonArgument JsonBehavior JsonOutput JsonReturning JsonFormat
 	JsonValueExpr JsonObjectConstructor JsonArrayConstructor JsonArrayQueryConstructor JsonObjectAgg JsonArrayAgg

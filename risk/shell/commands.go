@@ -1,75 +1,26 @@
 package shell
 
 import (
+	"cmp"
 	"path"
+	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/risk/finding"
+	"sallyport.dev/sallyport/risk/paths"
+	"sallyport.dev/sallyport/risk/shell/known"
+	"sallyport.dev/sallyport/risk/shell/verbs"
+	"sallyport.dev/sallyport/risk/shell/word"
 )
-
-// readers are the programs that only read and print, whatever their options.
-var readers = set(`echo printf true false : pwd ls dir vdir cat head tail wc stat whoami id groups uname basename dirname realpath readlink
-	cut tr nl rev tac fold fmt column paste join comm diff cmp cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum
-	sum base64 base32 od hexdump strings du df free uptime w who last lastlog ps pgrep pidof nproc arch seq sleep test [ expr
-	factor numfmt jq which type whereis lscpu lsblk lsusb lspci lsmod lsof getconf locale printenv egrep fgrep grep zcat zgrep
-	bzcat xzcat zstdcat tsort shuf pr expand unexpand look cal finger netstat ss ping ping6 traceroute tracepath dig nslookup host
-	exit return break continue shift umask wait jobs hash times getopts read mapfile readarray let cd pushd popd dirs set unset
-	shopt local caller logname tty users vmstat iostat mpstat sar lsns findmnt mountpoint namei pathchk pstree getfacl lsattr
-	zipinfo nm objdump readelf size ldd cloc tokei egrep apropos whatis man tldr help iconv dircolors yes cksum diff3 sdiff less more
-	file hostid blkid md5 shasum getent slabtop tput clear reset`)
-
-// writers change files or the machine in ways that can be undone or are
-// expected: high.
-var writers = map[string]string{
-	"cp": "copies files, over others of the same name", "mv": "moves files, over others of the same name", "mkdir": "makes folders",
-	"touch": "makes files or changes their times", "ln": "makes links", "chmod": "changes permissions", "chown": "changes owners",
-	"chgrp": "changes groups", "install": "copies files", "tee": "writes files", "scp": "copies files between machines",
-	"sftp": "copies files between machines", "patch": "changes files", "unzip": "unpacks files", "zip": "packs files", "gzip": "packs files",
-	"gunzip": "unpacks files", "bzip2": "packs files", "xz": "packs files", "zstd": "packs files", "unxz": "unpacks files", "bunzip2": "unpacks files",
-	"7z": "packs or unpacks files", "split": "writes files", "csplit": "writes files", "mktemp": "makes a file", "mkfifo": "makes a pipe",
-	"mknod": "makes a device", "rmdir": "removes empty folders", "kill": "ends a process", "pkill": "ends processes", "killall": "ends processes",
-	"renice": "changes priorities", "mount": "mounts a file system", "umount": "unmounts a file system", "swapon": "turns swap on",
-	"swapoff": "turns swap off", "sysctl": "changes the kernel's settings", "modprobe": "loads a kernel module", "rmmod": "unloads a kernel module",
-	"insmod": "loads a kernel module", "useradd": "adds a user", "adduser": "adds a user", "usermod": "changes a user", "groupadd": "adds a group",
-	"passwd": "changes a password", "chpasswd": "changes passwords", "chsh": "changes a login shell", "setfacl": "changes permissions",
-	"setcap": "gives privileges to a program", "chattr": "changes attributes", "at": "plans commands for later", "batch": "plans commands for later",
-	"update-alternatives": "changes the system", "dpkg-reconfigure": "changes the system", "ldconfig": "changes the system",
-	"iptables": "changes the firewall", "ip6tables": "changes the firewall", "nft": "changes the firewall", "ufw": "changes the firewall",
-	"ifconfig": "changes the network", "route": "changes the network", "brctl": "changes the network", "tc": "changes the network",
-	"createdb": "creates a database", "createuser": "creates a role", "logger": "writes the system's log", "wall": "writes to all users",
-	"write": "writes to a user", "mail": "sends mail", "mailx": "sends mail", "sendmail": "sends mail", "mutt": "sends mail",
-	"ssh-keygen": "makes keys", "ssh-add": "gives keys to the agent", "gpg": "uses keys", "openssl": "uses keys, or connects", "sync": "flushes disks",
-	"disown": "detaches a job", "bg": "resumes a job", "fg": "resumes a job", "alias": "changes what a name runs",
-	"unalias": "changes what a name runs", "ulimit": "changes limits", "hostnamectl": "changes the system", "timedatectl": "changes the system",
-	"nano": "edits files", "ed": "edits files", "convert": "writes files", "ffmpeg": "writes files", "ftp": "copies files between machines",
-	"rename": "renames files", "dos2unix": "changes files", "losetup": "changes loop devices", "pg_dump": "dumps a database",
-	"mysqldump": "dumps a database", "pg_restore": "loads a dump into a database", "loginctl": "changes sessions",
-}
-
-// losers take something away for good.
-var losers = map[string]string{
-	"rm": "deletes files: they cannot be brought back", "unlink": "deletes a file: it cannot be brought back",
-	"shred": "overwrites files so that they cannot be brought back", "srm": "overwrites files so that they cannot be brought back",
-	"truncate": "cuts files: what they held cannot be brought back", "wipefs": "wipes a file system's signature",
-	"wipe":   "overwrites files so that they cannot be brought back",
-	"mkswap": "overwrites a device", "fdisk": "changes a disk's partitions", "sfdisk": "changes a disk's partitions",
-	"cfdisk": "changes a disk's partitions", "sgdisk": "changes a disk's partitions", "gdisk": "changes a disk's partitions",
-	"parted": "changes a disk's partitions", "blkdiscard": "discards a device's content", "hdparm": "talks to a disk past its file system",
-	"badblocks": "can overwrite a device", "lvremove": "removes a volume", "vgremove": "removes a volume group", "pvremove": "removes a physical volume",
-	"zpool": "can destroy a pool", "zfs": "can destroy a file system", "cryptsetup": "can destroy an encrypted volume",
-	"dropdb": "drops a database: it cannot be brought back", "dropuser": "drops a role", "userdel": "deletes a user", "deluser": "deletes a user",
-	"groupdel": "deletes a group", "delgroup": "deletes a group", "tmpreaper": "deletes files", "tmpwatch": "deletes files", "rimraf": "deletes files",
-	"trash-empty": "empties the trash", "mdadm": "can destroy a RAID array", "nvme": "can erase a disk", "debugfs": "changes a file system past its checks",
-	"e2fsck": "can change a file system", "fsck": "can change a file system", "flash_erase": "erases a flash device", "del": "deletes files",
-}
-
-// stoppers take the machine down.
-var stoppers = set(`shutdown reboot halt poweroff init telinit kexec systemctl-reboot`)
 
 var trusted = map[string]bool{"/bin": true, "/usr/bin": true, "/sbin": true, "/usr/sbin": true, "/usr/local/bin": true, "/usr/local/sbin": true}
 
 const maxWraps = 24 // wrappers around one command
+
+func takesAway(name string) bool {
+	p, ok := known.Find(name)
+	return ok && p.Class == known.Lost
+}
 
 // command judges one command: its name and arguments, after expansion.
 func (w *walk) command(argv []arg, stdin string) {
@@ -83,20 +34,24 @@ func (w *walk) command(argv []arg, stdin string) {
 		return
 	}
 	name, args := argv[0], argv[1:]
-	if !name.literal() {
-		w.opaque = true
+	if !name.Literal() {
+		w.hide()
 		w.unknown("runs a command whose name is made at run time")
+		if name.Known && name.Glob && matchesLoser(name.Text) {
+			w.lost("the pattern %s can stand for a program that deletes", name.Text)
+		}
 		return
 	}
-	base := name.text
+	base := name.Text
 	if strings.Contains(base, "/") {
 		dir := path.Dir(path.Clean(base))
 		base = path.Base(base)
 		if !trusted[dir] {
-			w.opaque = true
-			w.found.Object(name.text)
-			w.unknown("runs program %s, which is not known", name.text)
-			if losers[base] == "" {
+			w.hide()
+			w.found.Object(name.Text)
+			w.unknown("runs program %s, which is not known", name.Text)
+			if !takesAway(strings.ToLower(base)) {
+				w.readsAll(args)
 				return
 			}
 		}
@@ -104,249 +59,247 @@ func (w *walk) command(argv []arg, stdin string) {
 	w.known(base, args, stdin)
 }
 
+func matchesLoser(pattern string) bool {
+	for name := range known.Lose {
+		if ok, err := path.Match(path.Base(pattern), name); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 func (w *walk) known(name string, args []arg, stdin string) {
+	if word.OnlyHelp(args) && !shells[name] {
+		if _, ok := known.Find(name); ok {
+			return
+		}
+	}
+	p, ok := known.Find(name)
+	if ok && (p.Class == known.Open || p.Class == known.Lost) && len(args) > 0 && args[0].Literal() {
+		if inner, two := known.Find(name + "-" + args[0].Text); two {
+			p, args = inner, args[1:]
+		}
+	}
 	switch {
-	case readers[name]:
-		w.reader(name, args)
 	case strings.HasPrefix(name, "mkfs") || strings.HasPrefix(name, "mke2fs"):
 		w.touched(args)
-		w.found.Lost("makes a file system: what the device held cannot be brought back")
-	case losers[name] != "":
-		w.loser(name, args)
-	case stoppers[name]:
-		w.unknown("takes the machine down or restarts it")
-	case writers[name] != "":
-		w.writer(name, args)
-	case w.wrapper(name, args, stdin), w.interpreter(name, args, stdin), w.special(name, args), w.byVerb(name, args):
+		w.found.Effect(sallyport.EffectDestroy)
+		w.lost("makes a file system: what the device held cannot be brought back")
+	case ok:
+		w.listed(name, p, args)
+	case w.wrapper(name, args, stdin), w.interpreter(name, args, stdin), w.special(name, args), w.clouds(name, args), w.byVerb(name, args):
 	default:
-		w.opaque = true
+		w.hide()
 		w.unknown("runs %s, which the analyser does not know", name)
-		for _, a := range args {
-			w.reads(a)
+		if takesAway(strings.ToLower(strings.TrimSuffix(name, ".exe"))) {
+			w.lost("%s may be a program that deletes, where names do not tell upper from lower case", name)
 		}
+		w.readsAll(args)
 	}
 }
 
-func onlyHelp(args []arg) bool {
-	return len(args) == 1 && args[0].literal() && (args[0].text == "--version" || args[0].text == "--help" || args[0].text == "version")
+// A use is how a listed program is used here.
+type use struct {
+	name                          string
+	program                       known.Program
+	rest                          []arg
+	keeps, prints, loses, changes bool
+	dest                          bool // an option names what is written over
 }
 
-func (w *walk) reader(name string, args []arg) {
-	switch name {
-	case "printenv", "set":
-		if name == "set" && len(args) > 0 {
-			break
-		}
-		w.found.Add(sallyport.Medium, "prints the environment, which may hold secrets")
-	case "file", "less", "more", "man":
-		for _, a := range args {
-			if a.loose || strings.HasPrefix(a.text, "-C") || strings.HasPrefix(a.text, "-o") || strings.HasPrefix(a.text, "-O") ||
-				strings.HasPrefix(a.text, "--com") || strings.HasPrefix(a.text, "--log") || strings.HasPrefix(a.text, "-P") || strings.HasPrefix(a.text, "--pager") ||
-				strings.HasPrefix(a.text, "-H") || strings.HasPrefix(a.text, "+") {
-				w.unknown("%s is given an option that can write or run something", name)
-			}
-		}
-	case "mapfile", "readarray", "hash", "blkid", "ss":
-		w.acting(name, args)
-	case "diff", "sdiff", "diff3":
-		for _, a := range args {
-			if strings.HasPrefix(a.text, "-o") || strings.HasPrefix(a.text, "--o") || strings.HasPrefix(a.text, "--diff-program") {
-				w.unknown("%s is given an option that can write or run something", name)
-			}
-		}
-	case "shuf", "iconv":
-		for _, a := range args {
-			if strings.HasPrefix(a.text, "-o") || strings.HasPrefix(a.text, "--o") || a.loose {
-				w.found.Add(sallyport.High, "writes a file by an option of %s", name)
-			}
+// listed judges a program by its entry in the list.
+func (w *walk) listed(name string, p known.Program, args []arg) {
+	w.readsAll(args)
+	r := p.Options.Read(args, false)
+	if r.Bad != "" && p.Class != known.Lost && p.Class != known.Open && p.Class != known.Stop {
+		w.unknown("%s is given option %s, which is not known to be harmless", name, r.Bad)
+		r.Rest = args
+	}
+	u := use{name: name, program: p, rest: r.Rest}
+	forced := false
+	for _, g := range r.Given {
+		forced = forced || g.Name == "-f" || g.Name == "--force" || g.Name == "-i" || g.Name == "--interactive"
+		u.keeps, u.prints = u.keeps || g.Kind.Keeps, u.prints || g.Kind.Prints
+		u.loses, u.changes = u.loses || g.Kind.Loses, u.changes || g.Kind.Changes
+		if g.Kind.Over {
+			u.dest = true
+			w.writes(g.Value, paths.Overwrites)
+			w.placeInto(g.Value, u.rest)
 		}
 	}
-	if name == "printf" {
-		for _, a := range args {
-			if a.loose && a == args[0] || strings.HasPrefix(a.text, "-v") && a == args[0] {
-				w.unknown("printf sets a variable")
-			}
-		}
-	}
-	if name == "echo" || name == "printf" || name == "test" || name == "[" {
+	u.keeps = u.keeps && (!forced || p.Class != known.Last)
+	w.classed(u, args)
+	w.quirk(u, args)
+}
+
+func (w *walk) classed(u use, args []arg) {
+	p := u.program
+	if p.Class == known.Open && bare[u.name] && len(args) == 0 {
 		return
 	}
-	for _, a := range args {
-		w.reads(a)
+	switch p.Class {
+	case known.Read, known.Show, known.Net:
+		w.onlyPrints(u)
+	case known.High:
+		w.high(u, args)
+	case known.Over, known.Last:
+		w.overwrites(u)
+	case known.Lost:
+		w.loser(u, args)
+	case known.Open:
+		w.hide()
+		w.touched(args)
+		w.unknown("%s %s", u.name, p.Does)
+	case known.Stop:
+		w.unknown("%s", p.Does)
 	}
 }
 
-// acting are the letters of the options by which a reader runs a program, puts
-// one in another's place, or changes something.
-var acting = map[string]string{"mapfile": "C", "readarray": "C", "hash": "p", "blkid": "wg", "ss": "KD"}
-
-func (w *walk) acting(name string, args []arg) {
-	for _, a := range args {
-		short := a.option() && !strings.HasPrefix(a.text, "--") && strings.ContainsAny(a.text, acting[name])
-		if a.loose || short || strings.HasPrefix(a.text, "--kill") || strings.HasPrefix(a.text, "--diag") {
-			w.unknown("%s is given an option that can run or change something", name)
+func (w *walk) onlyPrints(u use) {
+	if u.program.Class == known.Net {
+		w.network(u.name)
+		if slices.ContainsFunc(u.rest, func(a arg) bool { return !a.Known }) {
+			w.found.Add(sallyport.High, "%s asks for a name that is made at run time, which can carry something out", u.name)
 		}
+	}
+	if u.program.Class == known.Read {
+		w.found.Effect(sallyport.EffectRead)
+	}
+	switch {
+	case u.loses:
+		w.lost("%s writes over the files that it is given", u.name)
+	case u.changes:
+		w.changed("%s changes something", u.name)
 	}
 }
 
 func (w *walk) touched(args []arg) {
 	for _, a := range args {
-		if a.text != "" && !strings.HasPrefix(a.text, "-") {
-			w.found.Object(a.text)
+		if a.Text != "" && !strings.HasPrefix(a.Text, "-") {
+			w.found.Object(a.Text)
 		}
 	}
 }
 
-func (w *walk) loser(name string, args []arg) {
-	if onlyHelp(args) {
+// bare are the programs that only show something when they are given no words.
+var bare = set(`mount ulimit swapon ifconfig route umask alias sysctl update-alternatives bg fg`)
+
+func (w *walk) high(u use, args []arg) {
+	if u.prints || bare[u.name] && len(u.rest) == 0 && !u.changes || u.name == "ifconfig" && len(u.rest) == 1 {
 		return
 	}
-	if (name == "fdisk" || name == "parted" || name == "sfdisk") && len(args) > 0 && args[0].literal() && args[0].text == "-l" {
-		return
-	}
-	if (name == "zfs" || name == "zpool") && len(args) > 0 && args[0].literal() && (args[0].text == "list" || args[0].text == "status" || args[0].text == "get") {
+	if u.name == "sysctl" && !slices.ContainsFunc(args, func(a arg) bool { return a.Text == "-w" || strings.Contains(a.Text, "=") || a.Loose }) {
 		return
 	}
 	w.touched(args)
-	w.found.Lost("%s", losers[name])
+	w.changed("%s", u.program.Does)
+	if u.loses {
+		w.lost("%s is told to overwrite or delete: what was there cannot be brought back", u.name)
+	}
+	switch u.name {
+	case "chmod", "chown", "chgrp", "setfacl", "setcap", "chattr", "useradd", "adduser", "usermod", "passwd", "chpasswd", "groupadd", "mount":
+		w.found.Effect(sallyport.EffectPrivileges)
+	case "mail", "mailx", "sendmail", "wall", "write":
+		w.found.Effect(sallyport.EffectMessage)
+		w.talks = cmp.Or(w.talks, u.name)
+		if u.name != "wall" && u.name != "write" {
+			w.found.Lost("%s sends a message: it cannot be called back", u.name)
+		}
+		return
+	case "kill", "pkill", "killall", "renice", "ulimit", "logger":
+		return
+	}
+	recursive := word.Has(args, "-R", "-r", "--recursive")
+	for _, a := range u.rest {
+		w.place(a)
+		if recursive && a.Is("/", "/*", "~", "/home", "/etc", "/usr", "/var") {
+			w.lost("changes everything under %s", a.Text)
+		}
+	}
+}
+
+// overwrites judges the programs that write over files which may exist.
+func (w *walk) overwrites(u use) {
+	switch {
+	case u.prints:
+		return
+	case u.loses:
+		w.lost("%s is told to delete: what was there cannot be brought back", u.name)
+	}
+	how := paths.Overwrites
+	if u.keeps {
+		how = paths.Appends
+	}
+	if u.name == "scp" {
+		w.network(u.name)
+	}
+	w.touched(u.rest)
+	switch {
+	case u.program.Class == known.Over && len(u.rest) == 0 && u.name == "tee":
+	case u.program.Class == known.Over && u.name == "tee":
+		for _, a := range u.rest {
+			w.writes(a, how)
+		}
+	case u.program.Class == known.Over:
+		for _, a := range u.rest {
+			w.place(a)
+		}
+		w.changed("%s", u.program.Does)
+		if !u.keeps {
+			w.lost("%s: where they exist, what they held cannot be brought back", u.program.Does)
+		}
+	case u.dest:
+	case len(u.rest) < 2:
+		w.changed("%s", u.program.Does)
+	default:
+		target := u.rest[max(0, len(u.rest)-1):]
+		w.changed("%s", u.program.Does)
+		for _, a := range target {
+			if a.Is("/dev/null") && u.name == "mv" {
+				w.lost("throws a file away: it cannot be brought back")
+			}
+			w.writes(a, how)
+			w.placeInto(a, u.rest[:len(u.rest)-1])
+		}
+	}
+}
+
+// placeInto judges sources that keep their names in a folder.
+func (w *walk) placeInto(folder arg, sources []arg) {
+	for _, s := range sources {
+		w.place(arg{Text: strings.TrimSuffix(folder.Text, "/") + "/" + path.Base(s.Text)})
+	}
+}
+
+func (w *walk) loser(u use, args []arg) {
+	if u.prints {
+		return
+	}
+	switch u.name {
+	case "wipefs", "mkswap", "blkdiscard", "fdisk", "sfdisk", "cfdisk", "sgdisk", "parted", "lvremove", "vgremove", "pvremove", "zpool", "zfs", "cryptsetup", "mdadm", "dropdb", "nvme":
+		w.found.Effect(sallyport.EffectDestroy)
+	case "userdel", "deluser", "dropuser", "groupdel", "delgroup":
+		w.found.Effect(sallyport.EffectPrivileges)
+	}
+	w.touched(args)
+	if u.name == "rm" && len(args) > 0 && !slices.ContainsFunc(args, func(a arg) bool { return !a.Option() && (!a.Fresh || a.Text != "") || a.Loose }) {
+		w.changed("deletes what the script itself has made")
+		return
+	}
+	w.lost("%s", u.program.Does)
 	for _, a := range args {
-		switch a.text {
+		switch a.Text {
 		case "/", "/*", "/home", "/etc", "/usr", "/var", "~", "~/", "*", ".", "./*", "$HOME":
-			w.found.Lost("deletes everything under %s", a.text)
+			w.lost("deletes everything under %s", a.Text)
 		}
 	}
 }
 
-func (w *walk) writer(name string, args []arg) {
-	if name == "unzip" && len(args) > 0 && args[0].literal() && (args[0].text == "-l" || args[0].text == "-t" || args[0].text == "-v") {
-		return
+// byVerb judges programs such as npm and apt by their sub-command.
+func (w *walk) byVerb(name string, args []arg) bool {
+	ok, opaque := verbs.Judge(&w.found, name, args)
+	if opaque {
+		w.hide()
 	}
-	if (name == "cp" || name == "mv") && len(args) > 1 && (args[0].text == "/dev/null" || args[len(args)-1].text == "/dev/null") {
-		w.found.Lost("empties or throws away a file: it cannot be brought back")
-	}
-	if onlyHelp(args) || (name == "mount" || name == "alias" || name == "ulimit") && len(args) == 0 {
-		return
-	}
-	if name == "tee" {
-		w.tee(args)
-		return
-	}
-	w.touched(args)
-	w.found.Add(sallyport.High, "%s", writers[name])
-	recursive := false
-	for _, a := range args {
-		recursive = recursive || strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") && strings.ContainsAny(a.text, "Rr") || a.text == "--recursive"
-		switch {
-		case strings.HasPrefix(a.text, "/dev/") && !harmlessDevices[a.text] && (name == "cp" || name == "tee" || name == "mv" || name == "install"):
-			w.found.Lost("writes to device %s, past every file system", a.text)
-		case systemPath(a.text) && name != "cp" && name != "scp" && name != "zip" && name != "kill" || systemPath(a.text) && a == args[len(args)-1]:
-			w.unknown("changes system path %s", a.text)
-		case recursive && (a.text == "/" || a.text == "/*" || a.text == "~"):
-			w.found.Lost("changes everything under %s", a.text)
-		}
-		if name == "cp" || name == "scp" || name == "zip" {
-			if finding.SecretPath(a.text) {
-				w.found.Add(sallyport.High, "copies %s, which holds secrets", a.text)
-			}
-		}
-	}
-	switch name {
-	case "alias":
-		w.unknown("changes what a name runs")
-	case "iptables", "ip6tables", "nft", "ufw":
-		for _, a := range args {
-			if a.text == "-F" || a.text == "--flush" || a.text == "flush" || a.text == "reset" || a.text == "disable" {
-				w.unknown("takes the firewall's rules away")
-			}
-		}
-	case "ssh-keygen", "gpg", "openssl", "ftp", "sftp", "ed", "at", "batch", "convert", "mutt":
-		w.unknown("%s can run programs or overwrite files by its options", name)
-	case "kill", "pkill", "killall":
-		for _, a := range args {
-			if a.text == "-1" && a == args[len(args)-1] {
-				w.unknown("ends every process")
-			}
-		}
-	}
-}
-
-func (w *walk) tee(args []arg) {
-	for _, a := range args {
-		if a.loose || !a.option() {
-			w.writesFile(a, false)
-		}
-	}
-}
-
-// options checks options against those known to be harmless, given as words:
-// "-n" takes no value, "-k=" takes one. It returns what is no option, and
-// whether every option was known.
-func options(args []arg, allowed string) (rest []arg, bad string, ok bool) {
-	known := set(allowed)
-	for i := 0; i < len(args); i++ {
-		a := args[i]
-		switch {
-		case a.loose:
-			return nil, "one that is made at run time", false
-		case a.text == "--" && a.known:
-			return append(rest, args[i+1:]...), "", true
-		case !a.option():
-			rest = append(rest, a)
-		case strings.HasPrefix(a.text, "--"):
-			name, _, valued := strings.Cut(a.text, "=")
-			switch {
-			case known[name+"="]:
-				if !valued {
-					i++
-				}
-			case known[name] || known[name+"[="]:
-			default:
-				return nil, name, false
-			}
-		default:
-			skip, letter := shortOptions(a.text[1:], known)
-			if letter != "" {
-				return nil, letter, false
-			}
-			if skip {
-				i++
-			}
-		}
-	}
-	return rest, "", true
-}
-
-// shortOptions reads -abc. It tells whether the next word is a value, and the
-// first option that is not known.
-func shortOptions(letters string, known map[string]bool) (skip bool, bad string) {
-	if known["-"+letters] {
-		return false, ""
-	}
-	if known["-"+letters+"="] {
-		return true, ""
-	}
-	for j := 0; j < len(letters); j++ {
-		o := "-" + letters[j:j+1]
-		switch {
-		case known[o+"="]:
-			return j+1 == len(letters), ""
-		case known[o]:
-		case letters[j] >= '0' && letters[j] <= '9' && known["-#"]:
-		default:
-			return false, o
-		}
-	}
-	return false, ""
-}
-
-// limited judges a program by the list of options that are harmless for it.
-func (w *walk) limited(name string, args []arg, allowed string) ([]arg, bool) {
-	rest, bad, ok := options(args, allowed+" --version --help")
-	if !ok {
-		w.unknown("%s is given option %s, which is not known to be harmless", name, bad)
-	}
-	for _, a := range args {
-		w.reads(a)
-	}
-	return rest, ok
+	return ok
 }

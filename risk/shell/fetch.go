@@ -1,38 +1,41 @@
 package shell
 
 import (
+	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/paths"
+	"sallyport.dev/sallyport/risk/shell/word"
 	"sallyport.dev/sallyport/risk/web"
 )
 
-// curl's options that change neither the request's method nor any file.
-const curlHarmless = `-s -S -f -L -I -i -v -k -N -4 -6 -g -# -H= -A= -e= -m= -r= -w= -b= -u= -x= --silent --show-error --fail --location --head --include --verbose
-	--insecure --compressed --header= --user-agent= --referer= --max-time= --connect-timeout= --retry= --retry-delay= --range= --write-out= --http1.1 --http2
-	--no-buffer --ipv4 --ipv6 --globoff --fail-with-body --cookie= --user= --cacert= --max-redirs= --tlsv1.2 --proto= --url= -o= --output= -O -J
-	--remote-name --remote-header-name -X= --request= -d= --data= --data-raw= --data-binary= --data-urlencode= --json= -F= --form= -T= --upload-file= -G --get --create-dirs --output-dir=`
-
 func (w *walk) curl(args []arg) {
-	w.downloads = true
-	rest, ok := w.limited("curl", args, curlHarmless)
+	w.network("curl")
+	w.downloads = "here"
+	rest, ok := w.allowed("curl", args)
 	method, sends, get, head := "", false, false, false
+	var body []string
 	headers := map[string]string{}
+	into := paths.Overwrites
+	if slices.ContainsFunc(args, func(a arg) bool { return a.Is("--no-clobber") }) {
+		into = paths.Creates
+	}
 	for i, a := range args {
 		value := arg{}
 		if i+1 < len(args) {
 			value = args[i+1]
 		}
-		name, inline, valued := strings.Cut(a.text, "=")
-		if !strings.HasPrefix(a.text, "--") || !valued {
-			name, inline = a.text, value.text
+		name, inline, valued := strings.Cut(a.Text, "=")
+		if !strings.HasPrefix(a.Text, "--") || !valued {
+			name, inline = a.Text, value.Text
 		}
 		if len(name) > 2 && name[0] == '-' && name[1] != '-' {
 			var flags string
-			flags, name, inline = bundled(name, value.text)
+			flags, name, inline = bundled(name, value.Text)
 			head, get = head || strings.Contains(flags, "I"), get || strings.Contains(flags, "G")
 			if strings.Contains(flags, "O") {
-				w.found.Add(sallyport.High, "writes what it fetches into a file")
+				w.remoteName(args)
 			}
 		}
 		switch name {
@@ -40,10 +43,13 @@ func (w *walk) curl(args []arg) {
 			method = inline
 		case "-d", "--data", "--data-raw", "--data-binary", "--data-urlencode", "--json", "-F", "--form":
 			sends = true
-			w.reads(arg{text: strings.TrimLeft(inline, "@<")})
+			body = append(body, inline)
+			w.sends(inline)
 		case "-T", "--upload-file":
 			method = "PUT"
-			w.reads(arg{text: inline})
+			w.reads(arg{Text: inline})
+		case "--resolve", "--connect-to", "-x", "--proxy":
+			w.elsewhere(name, inline)
 		case "-G", "--get":
 			get = true
 		case "-I", "--head":
@@ -58,12 +64,12 @@ func (w *walk) curl(args []arg) {
 			}
 		case "-o", "--output":
 			if inline != "-" {
-				w.writesFile(arg{text: inline, known: true}, false)
+				w.writes(arg{Text: inline, Known: value.Known || valued || inline != value.Text, Fresh: inline == value.Text && value.Fresh}, into)
 			}
 		case "-O", "--remote-name":
-			w.found.Add(sallyport.High, "writes what it fetches into a file")
+			w.remoteName(args)
 		case "--url":
-			rest = append(rest, arg{text: inline, known: value.known})
+			rest = append(rest, arg{Text: inline, Known: value.Known})
 		}
 	}
 	switch {
@@ -76,7 +82,20 @@ func (w *walk) curl(args []arg) {
 		method = "GET"
 	}
 	if ok {
-		w.request(method, rest, headers)
+		w.request(web.Request{Method: method, Headers: headers, Body: strings.Join(body, "&")}, rest)
+		if w.judge.SQL != nil && sends { // databases that speak HTTP take statements so
+			if r := w.judge.SQL("postgres", strings.Join(body, "&")); r.Irreversible {
+				w.asked(r)
+			}
+		}
+	}
+}
+
+// remoteName is for -O: the file has the name that the address ends with.
+func (w *walk) remoteName(args []arg) {
+	w.changed("writes what it fetches into a file")
+	if !word.Has(args, "--no-clobber", "--remote-header-name", "-J") {
+		w.lost("writes what it fetches over a file of the same name: what that held cannot be brought back")
 	}
 }
 
@@ -95,45 +114,62 @@ func bundled(letters, next string) (flags, name, value string) {
 	return letters[1:], "", ""
 }
 
-func (w *walk) request(method string, urls []arg, headers map[string]string) {
+func (w *walk) request(r web.Request, urls []arg) {
 	for _, u := range urls {
-		if !u.known {
+		if !u.Known {
 			w.found.Add(sallyport.High, "sends a request whose address is made at run time")
-			w.found.Merge(web.Judge(web.Request{Method: method, Headers: headers}))
+			w.asked(web.Judge(r))
 			continue
 		}
-		address := u.text
+		address := u.Text
 		if !strings.Contains(address, "://") {
 			address = "http://" + address
 		}
-		w.found.Merge(web.Judge(web.Request{Method: method, URL: address, Headers: headers}))
+		r.URL = address
+		w.asked(web.Judge(r))
 	}
 	if len(urls) == 0 {
-		w.found.Merge(web.Judge(web.Request{Method: method, Headers: headers}))
+		w.asked(web.Judge(r))
 	}
 }
 
 func (w *walk) wget(args []arg) {
-	w.downloads = true
-	rest, ok := w.limited("wget", args, `-q -v -nv -c -N -S -T= -t= -U= -O= -P= -nc -np -nd -4 -6 --quiet --spider --timeout= --tries= --user-agent= --header=
-		--output-document= --no-check-certificate --server-response --no-verbose --show-progress --continue --max-redirect=`)
+	w.network("wget")
+	w.downloads = "here"
+	rest, ok := w.allowed("wget", args)
 	file := true
 	for i, a := range args {
 		switch {
-		case a.text == "--spider", a.text == "-O-" || a.text == "-qO-", a.text == "--output-document=-":
+		case a.Is("--spider", "-O-", "-qO-", "--output-document=-"):
 			file = false
-		case strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") && strings.HasSuffix(a.text, "O") && i+1 < len(args):
-			if args[i+1].text == "-" || args[i+1].text == "/dev/null" || args[i+1].text == "/dev/stdout" {
+		case strings.HasPrefix(a.Text, "--output-document="):
+			w.writes(arg{Text: strings.TrimPrefix(a.Text, "--output-document="), Known: a.Known}, paths.Overwrites)
+		case a.Text == "--output-document" && i+1 < len(args):
+			w.writes(args[i+1], paths.Overwrites)
+		case strings.HasPrefix(a.Text, "-O") && len(a.Text) > 2:
+			w.writes(arg{Text: a.Text[2:], Known: a.Known}, paths.Overwrites)
+		case strings.HasPrefix(a.Text, "-") && !strings.HasPrefix(a.Text, "--") && strings.HasSuffix(a.Text, "O") && i+1 < len(args):
+			if args[i+1].Text == "-" || args[i+1].Text == "/dev/null" || args[i+1].Text == "/dev/stdout" {
 				file = false
 			} else {
-				w.writesFile(args[i+1], false)
+				w.writes(args[i+1], paths.Overwrites)
 			}
 		}
 	}
 	if file {
-		w.found.Add(sallyport.High, "writes what it fetches into a file")
+		w.changed("writes what it fetches into a file")
+	}
+	if word.Has(args, "-N", "--timestamping", "-c", "--continue") {
+		w.lost("writes what it fetches over an older file: what that held cannot be brought back")
 	}
 	if ok {
-		w.request("GET", rest, nil)
+		w.request(web.Request{Method: "GET"}, rest)
 	}
+}
+
+// asked notes what a request does. The command as it is written is shown to
+// people, not the request once more.
+func (w *walk) asked(r sallyport.Risk) {
+	r.Parts = nil
+	w.found.Merge(r)
 }

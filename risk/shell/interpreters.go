@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/paths"
+	"sallyport.dev/sallyport/risk/shell/code"
 )
 
 var shells = set(`sh bash dash ash zsh ksh mksh fish rbash`)
@@ -43,34 +45,33 @@ func (w *walk) interpreter(name string, args []arg, stdin string) bool {
 	if !ok {
 		return false
 	}
-	if len(args) == 1 && args[0].literal() {
-		switch args[0].text {
+	if len(args) == 1 && args[0].Literal() {
+		switch args[0].Text {
 		case "--version", "-V", "-v", "--help", "-h":
 			return true
 		}
 	}
-	if strings.HasPrefix(name, "python") && len(args) > 1 && args[0].literal() && args[0].text == "-m" && args[1].literal() && args[1].text == "json.tool" {
+	if strings.HasPrefix(name, "python") && len(args) > 1 && args[0].Literal() && args[0].Text == "-m" && args[1].Literal() && args[1].Text == "json.tool" {
 		if len(args) > 3 {
-			w.writesFile(args[3], false)
+			w.writes(args[3], paths.Overwrites)
 		}
 		return true
 	}
-	w.opaque = true
-	code := stdin
+	program := stdin
 	for i, a := range args {
-		if a.known && i+1 < len(args) && a.text == flag && args[i+1].known {
-			code = args[i+1].text
-			if strings.HasPrefix(name, "python") && len(args) == 2 && plainPrint.MatchString(code) {
-				w.opaque = false
+		if a.Known && i+1 < len(args) && a.Text == flag && args[i+1].Known {
+			program = args[i+1].Text
+			if strings.HasPrefix(name, "python") && len(args) == 2 && plainPrint.MatchString(program) {
 				return true
 			}
 		}
-		if a.known && deletes.MatchString(a.text) {
-			code = a.text
+		if a.Known && deletes.MatchString(a.Text) {
+			program = a.Text
 		}
 	}
-	if deletes.MatchString(code) {
-		w.found.Lost("runs %s code that deletes something", name)
+	w.hide()
+	if deletes.MatchString(program) {
+		w.lost("runs %s code that deletes something", name)
 	}
 	w.unknown("runs %s code, whose effect cannot be told", name)
 	for _, a := range args {
@@ -79,36 +80,39 @@ func (w *walk) interpreter(name string, args []arg, stdin string) bool {
 	return true
 }
 
+// shellOptions are those of a shell that change nothing about what it runs.
+var shellOptions = set(`--norc --noprofile --posix --login --restricted --verbose --noediting --version --help --`)
+
 func (w *walk) shell(name string, args []arg, stdin string) {
-	for i, a := range args {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
 		switch {
-		case a.loose:
-			w.opaque = true
+		case a.Loose:
+			w.hide()
 			w.unknown("%s is given a word that is made at run time", name)
 			return
-		case a.text == "--version" || a.text == "--help":
+		case a.Text == "--version" || a.Text == "--help":
 			return
-		case a.text == "-n" && len(args) == i+2 && args[i+1].known:
+		case a.Text == "-n" && len(args) == i+2 && args[i+1].Known:
 			return // checks the syntax of a file
-		case strings.HasPrefix(a.text, "--"):
-		case strings.HasPrefix(a.text, "-") && strings.Contains(a.text, "c") && a.known:
-			rest := args[i+1:]
-			for len(rest) > 0 && strings.HasPrefix(rest[0].text, "-") {
-				rest = rest[1:]
+		case strings.HasPrefix(a.Text, "--"):
+			if !shellOptions[a.Text] {
+				w.hide()
+				w.unknown("%s is given option %s, which is not known", name, a.Text)
 			}
-			if len(rest) == 0 || !rest[0].known {
-				w.opaque = true
-				w.unknown("%s runs a script that is made at run time", name)
+		case strings.HasPrefix(a.Text, "-") && len(a.Text) > 1 && a.Known:
+			if strings.ContainsAny(a.Text, "oO") {
+				i++ // its value comes before the script
+			}
+			if strings.Contains(a.Text, "c") {
+				w.given(name, args[min(i+1, len(args)):])
 				return
 			}
-			w.script(rest[0].text)
-			return
-		case strings.HasPrefix(a.text, "-s"), strings.HasPrefix(a.text, "-") && a.text != "-":
-		case a.text == "-":
+		case a.Text == "-":
 		default:
-			w.opaque = true
-			w.found.Object(a.text)
-			w.unknown("runs script %s, whose content cannot be seen here", a.text)
+			w.hide()
+			w.found.Object(a.Text)
+			w.unknown("runs script %s, whose content cannot be seen here", a.Text)
 			return
 		}
 	}
@@ -116,69 +120,74 @@ func (w *walk) shell(name string, args []arg, stdin string) {
 		w.script(stdin)
 		return
 	}
-	w.opaque = true
+	w.hide()
 	w.unknown("%s runs what it reads on its input", name)
 }
 
-var awkActs = regexp.MustCompile(`system\s*\(|\|&?|\bgetline\b|>|@load|@include|\bclose\s*\(|\bENVIRON\b|extension\s*\(`)
-
-// awkPlain is left out before awkActs is looked for: strings, a regular
-// expression or a comparison where only a pattern can stand.
-var awkPlain = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\|\||>=|^\s*!?/(?:[^/\\]|\\.)*/|^\s*(?:\$\w+|N[FR])\s*>\s*[0-9.]+\s*(?:\{|$)|if\s*\(\s*(?:\$\w+|N[FR])\s*>\s*[0-9.]+\s*\)`)
+// given judges the script after sh -c.
+func (w *walk) given(name string, rest []arg) {
+	for len(rest) > 0 && strings.HasPrefix(rest[0].Text, "-") {
+		rest = rest[1:]
+	}
+	if len(rest) == 0 || !rest[0].Known {
+		w.hide()
+		w.unknown("%s runs a script that is made at run time", name)
+		return
+	}
+	w.script(rest[0].Text)
+}
 
 func (w *walk) awk(args []arg) {
-	rest, ok := w.limited("awk", args, "-F= -v= --field-separator= --assign= -W=")
+	rest, ok := w.limited("awk", args, "-F= -v= --field-separator= --assign= --posix --traditional --re-interval --csv")
 	if !ok || len(rest) == 0 {
 		return
 	}
-	if !rest[0].known {
-		w.opaque = true
+	if !rest[0].Known {
+		w.hide()
 		w.unknown("runs an awk program that is made at run time")
 		return
 	}
-	program := rest[0].text
-	if !awkActs.MatchString(awkPlain.ReplaceAllString(program, "0")) {
+	program := rest[0].Text
+	if !code.AwkActs(program) {
 		return
 	}
-	w.opaque = true
+	w.hide()
 	w.unknown("runs an awk program that can run commands or write files")
 	if deletes.MatchString(program) {
-		w.found.Lost("runs an awk program that deletes something")
+		w.lost("runs an awk program that deletes something")
 	}
 }
 
-// sedScript accepts sed commands that only edit what flows through.
-var sedScript = regexp.MustCompile(`^\s*(?:(?:[0-9$,~+]+|/(?:[^/\\]|\\.)*/I?)(?:,(?:[0-9$~+]+|/(?:[^/\\]|\\.)*/I?))?\s*!?\s*)?(?:[pdqDPghGHxnN=lQ]|s(?:/(?:[^/\\]|\\.)*/(?:[^/\\]|\\.)*/|\|(?:[^|\\]|\\.)*\|(?:[^|\\]|\\.)*\||#(?:[^#\\]|\\.)*#(?:[^#\\]|\\.)*#|,(?:[^,\\]|\\.)*,(?:[^,\\]|\\.)*,)[gpiI0-9]*|y/(?:[^/\\]|\\.)*/(?:[^/\\]|\\.)*/)\s*$`)
-
 func (w *walk) sed(args []arg) {
 	var scripts []arg
-	inPlace := false
+	inPlace, backup := false, false
 	rest := []arg(nil)
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		switch {
-		case a.loose:
+		case a.Loose:
 			w.unknown("sed is given a word that is made at run time")
 			return
-		case a.text == "-e" || a.text == "--expression":
+		case a.Text == "-e" || a.Text == "--expression":
 			if i++; i < len(args) {
 				scripts = append(scripts, args[i])
 			}
-		case strings.HasPrefix(a.text, "--expression="):
-			scripts = append(scripts, arg{text: strings.TrimPrefix(a.text, "--expression="), known: a.known})
-		case strings.HasPrefix(a.text, "-i") || strings.HasPrefix(a.text, "--in-place"):
+		case strings.HasPrefix(a.Text, "--expression="):
+			scripts = append(scripts, arg{Text: strings.TrimPrefix(a.Text, "--expression="), Known: a.Known})
+		case strings.HasPrefix(a.Text, "-i") || strings.HasPrefix(a.Text, "--in-place"):
 			inPlace = true
-		case a.text == "--help" || a.text == "--version":
+			backup = keepsBackup.MatchString(strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(a.Text, "-i"), "--in-place"), "="))
+		case a.Text == "--help" || a.Text == "--version":
 			return
-		case a.option():
-			letters := a.text[1:]
-			if strings.Trim(letters, "nErsuzi") != "" && a.text != "--quiet" && a.text != "--silent" && a.text != "--regexp-extended" {
+		case a.Option():
+			letters := a.Text[1:]
+			if strings.Trim(letters, "nErsuzi") != "" && a.Text != "--quiet" && a.Text != "--silent" && a.Text != "--regexp-extended" {
 				if strings.HasSuffix(letters, "e") && strings.Trim(letters, "nErsuze") == "" && i+1 < len(args) {
 					i++
 					scripts = append(scripts, args[i])
 					continue
 				}
-				w.unknown("sed is given option %s, which is not known to be harmless", a.text)
+				w.unknown("sed is given option %s, which is not known to be harmless", a.Text)
 			}
 			inPlace = inPlace || strings.Contains(letters, "i") && !strings.HasPrefix(letters, "-")
 		default:
@@ -189,20 +198,29 @@ func (w *walk) sed(args []arg) {
 		scripts, rest = rest[:1], rest[1:]
 	}
 	for _, s := range scripts {
-		for part := range strings.SplitSeq(s.text, ";") {
-			if !s.known || !sedScript.MatchString(part) && strings.TrimSpace(part) != "" && !sedScript.MatchString(s.text) {
-				w.unknown("runs a sed script that can run commands or write files")
-				break
-			}
+		if !s.Known || !code.SedEdits(s.Text) {
+			w.hide()
+			w.unknown("runs a sed script that can run commands or write files")
 		}
+		w.reads(s)
 	}
+	w.readsAll(rest)
+	w.found.Effect(sallyport.EffectRead)
+	if !inPlace {
+		return
+	}
+	how := paths.Overwrites
+	if backup {
+		how = paths.Appends
+	}
+	w.changed("edits files in place")
 	for _, a := range rest {
-		w.reads(a)
-		if inPlace {
-			w.writesFile(a, false)
-		}
+		w.writes(a, how)
 	}
-	if inPlace {
-		w.found.Add(sallyport.High, "edits files in place")
+	if len(rest) == 0 && !backup {
+		w.lost("edits files in place: what they held cannot be brought back")
 	}
 }
+
+// keepsBackup tells the suffixes by which sed keeps what it edits.
+var keepsBackup = regexp.MustCompile(`^[.~_-][\w.~-]+$|^~$`)

@@ -1,17 +1,19 @@
 package shell
 
 import (
+	"cmp"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/risk/finding"
+	"sallyport.dev/sallyport/risk/paths"
+	"sallyport.dev/sallyport/risk/shell/known"
 )
 
 var harmlessDevices = set(`/dev/null /dev/stdout /dev/stderr /dev/tty /dev/fd/1 /dev/fd/2 /dev/zero /dev/full /dev/urandom /dev/random /dev/stdin`)
 
-func (w *walk) redirect(r *syntax.Redirect, s *syntax.Stmt) {
+func (w *walk) redirect(r *syntax.Redirect) {
 	switch r.Op {
 	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
 		return
@@ -22,99 +24,112 @@ func (w *walk) redirect(r *syntax.Redirect, s *syntax.Stmt) {
 		return
 	}
 	target := args[0]
-	if (r.Op == syntax.DplOut || r.Op == syntax.DplIn) && target.literal() && strings.Trim(target.text, "0123456789-") == "" {
+	if (r.Op == syntax.DplOut || r.Op == syntax.DplIn) && target.Literal() && strings.Trim(target.Text, "0123456789-") == "" {
 		return
 	}
-	if r.Op == syntax.RdrIn || r.Op == syntax.DplIn {
+	switch r.Op {
+	case syntax.RdrIn, syntax.DplIn:
 		w.reads(target)
-		if isNetwork(target.text) {
-			w.found.Add(sallyport.Critical, "opens a network connection by %s", target.text)
+		if isNetwork(target.Text) {
+			w.network(target.Text)
+			w.unknown("opens a network connection by %s", target.Text)
 		}
-		return
+	case syntax.AppOut, syntax.AppAll:
+		w.writes(target, paths.Appends)
+	case syntax.RdrInOut: // truncates nothing, and yet what is written begins at the start
+		w.reads(target)
+		w.writes(target, paths.Overwrites)
+	case syntax.RdrClob:
+		w.writes(target, paths.Overwrites)
+	default:
+		if w.keeps {
+			w.writes(target, paths.Creates)
+			return
+		}
+		w.writes(target, paths.Overwrites)
 	}
-	empties := (r.Op == syntax.RdrOut || r.Op == syntax.RdrClob || r.Op == syntax.RdrAll) && emptiesFile(s)
-	w.writesFile(target, empties)
-}
-
-// emptiesFile finds  > file,  : > file  and  cat /dev/null > file.
-func emptiesFile(s *syntax.Stmt) bool {
-	call, ok := s.Cmd.(*syntax.CallExpr)
-	if s.Cmd == nil || ok && len(call.Args) == 0 {
-		return true
-	}
-	if !ok {
-		return false
-	}
-	switch call.Args[0].Lit() {
-	case ":", "true":
-		return true
-	case "cat":
-		return len(call.Args) == 2 && call.Args[1].Lit() == "/dev/null"
-	}
-	return false
 }
 
 func isNetwork(path string) bool {
 	return strings.HasPrefix(path, "/dev/tcp/") || strings.HasPrefix(path, "/dev/udp/")
 }
 
-var systemFolders = []string{"/etc/", "/bin/", "/sbin/", "/usr/", "/lib", "/boot/", "/sys/", "/proc/", "/root/.ssh", "/var/spool/cron"}
-
-func (w *walk) writesFile(target arg, empties bool) {
-	name := target.text
-	if harmlessDevices[name] && target.literal() {
+// writes judges a file that is written. Where nothing says that it does not
+// exist, it is taken to: what it held is gone.
+func (w *walk) writes(target arg, use paths.Use) {
+	name := target.Text
+	if harmlessDevices[name] && target.Literal() {
 		return
 	}
 	w.found.Object(name)
 	switch {
 	case isNetwork(name):
-		w.found.Add(sallyport.Critical, "opens a network connection by %s", name)
+		w.network(name)
+		w.unknown("opens a network connection by %s", name)
+		return
 	case strings.HasPrefix(name, "/dev/") && !strings.HasPrefix(name, "/dev/shm/"):
-		w.found.Lost("writes to device %s, past every file system", name)
-	case systemPath(name) || strings.Contains(name, ".ssh/"):
-		w.found.Add(sallyport.Critical, "writes system file %s", name)
-	case empties:
-		w.found.Lost("empties file %s: what it held cannot be brought back", name)
-	case !target.known:
-		w.found.Add(sallyport.High, "writes a file whose name is made at run time")
+		w.found.Effect(sallyport.EffectDestroy)
+		w.lost("writes to device %s, past every file system", name)
+		return
+	}
+	w.place(target)
+	shown := name
+	if !target.Known {
+		shown = "whose name is made at run time"
+	}
+	switch {
+	case target.Fresh, use == paths.Creates:
+		w.changed("makes file %s", shown)
+	case use == paths.Appends:
+		w.changed("adds to file %s", shown)
 	default:
-		w.found.Add(sallyport.High, "writes file %s", name)
+		w.found.Effect(sallyport.EffectWrite)
+		w.lost("writes over file %s: if it exists, what it held cannot be brought back", shown)
 	}
 }
 
-func systemPath(name string) bool {
-	for _, f := range systemFolders {
-		if strings.HasPrefix(name, f) && !strings.HasPrefix(name, "/usr/local/share") {
-			return true
+// place notes a path where what is written is run or obeyed later.
+func (w *walk) place(target arg) {
+	for _, name := range w.ways(target.Text) {
+		if paths.Executed(name) {
+			w.found.Object(target.Text)
+			w.found.Effect(sallyport.EffectExecute)
+			w.unknown("changes %s, which the system or others run or obey", name)
+			return
 		}
 	}
-	return false
+}
+
+// ways are the paths that a name can stand for, given the folders that the
+// script makes its own.
+func (w *walk) ways(name string) []string {
+	out := []string{name}
+	if name == "" || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "~") {
+		return out
+	}
+	for _, f := range w.folders {
+		out = append(out, strings.TrimSuffix(f, "/")+"/"+name)
+	}
+	return out
 }
 
 // reads notes a file that is read, if it is secret.
 func (w *walk) reads(a arg) {
-	if finding.SecretPath(a.text) {
-		w.found.Object(a.text)
-		w.found.Add(sallyport.Medium, "reads %s, which holds secrets", a.text)
+	for _, name := range w.ways(a.Text) {
+		if paths.Secret(name) {
+			w.found.Object(a.Text)
+			w.found.Effect(sallyport.EffectRead)
+			w.found.Add(sallyport.Medium, "reads %s, which holds secrets", a.Text)
+			w.secret = cmp.Or(w.secret, a.Text)
+			return
+		}
 	}
 }
 
-// dangerousEnv are the variables that make other programs run code or find
-// other files.
-func dangerousEnv(name string) bool {
-	for _, prefix := range []string{"LD_", "DYLD_", "GIT_", "BASH_", "PYTHON", "PERL", "RUBY", "NODE_", "JAVA_", "_JAVA", "GCONV_", "NLS", "PG", "MYSQL_"} {
-		if strings.HasPrefix(name, prefix) {
-			return name != "PYTHONIOENCODING" && name != "PYTHONUNBUFFERED" && name != "NODE_ENV" && name != "GIT_PAGER_IN_USE"
-		}
+func (w *walk) readsAll(args []arg) {
+	for _, a := range args {
+		w.reads(a)
 	}
-	switch name {
-	case "PATH", "IFS", "ENV", "PS4", "PS1", "PROMPT_COMMAND", "PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "LESSOPEN",
-		"LESSCLOSE", "LESS", "SHELL", "SHELLOPTS", "CDPATH", "GLOBIGNORE", "HOME", "TAR_OPTIONS", "RSYNC_RSH", "CVS_RSH", "AWKPATH",
-		"AWKLIBPATH", "GREP_OPTIONS", "ZDOTDIR", "KUBECONFIG", "DOCKER_HOST", "MAKEFLAGS", "CC", "CXX", "OPENSSL_CONF", "SUDO_ASKPASS",
-		"SSH_ASKPASS", "RIPGREP_CONFIG_PATH", "CURL_HOME", "WGETRC", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY":
-		return true
-	}
-	return false
 }
 
 // environment judges X=1 before a command, and export X=1.
@@ -122,7 +137,8 @@ func (w *walk) environment(a *syntax.Assign) {
 	if a.Name == nil || a.Naked {
 		return
 	}
-	if dangerousEnv(a.Name.Value) {
+	if known.Env(a.Name.Value) {
+		w.hide()
 		w.unknown("sets %s, which changes what other programs run", a.Name.Value)
 	}
 }

@@ -9,6 +9,7 @@
 package shell
 
 import (
+	"cmp"
 	"strings"
 	"unicode/utf8"
 
@@ -41,8 +42,14 @@ func (j Judge) Judge(text string) (r sallyport.Risk, parsed bool) {
 		}
 	}()
 	w := &walk{judge: j}
-	parsed = w.script(text)
+	if parsed = w.script(text); !parsed {
+		w.hide()
+	}
 	w.finish()
+	if len(w.parts) == 0 && w.found.Level() >= sallyport.High {
+		w.parts.add(rankCritical, text)
+	}
+	w.parts.note(&w.found)
 	return w.found.Risk(), parsed
 }
 
@@ -50,30 +57,61 @@ func (j Judge) Judge(text string) (r sallyport.Risk, parsed bool) {
 type walk struct {
 	judge   Judge
 	found   finding.List
+	parts   parts
+	text    string   // of the script that is walked now
+	folders []string // that the script makes its own
+	keeps   bool     // set -C: > makes files, and writes over none
 	vars    map[string]variable
 	funcs   map[string]uint // by name, where the definition ends
+	remade  bool            // makes mktemp something else
 	unsets  bool            // takes names away again: no function is trusted
 	scripts int
 	wraps   int
+	tries   *int // commands looked for within words, so far
 
-	downloads bool // something is fetched from the network
-	opaque    bool // something runs code that cannot be read here
+	secret string // the first file that is read and holds secrets
+	talks  string // the first command that can tell another machine something
+
+	downloads string // the first command that fetches something from the network
+	opaque    bool   // something runs code that cannot be read here
 }
 
 // A variable is what the text assigns to a name.
 type variable struct {
 	value string
 	known bool // assigned exactly once, to a literal, by a statement that surely runs
+	fresh bool // assigned exactly once, to what mktemp makes
 	from  uint // where that statement ends
 }
 
 func (w *walk) finish() {
-	if w.downloads && w.opaque {
+	if w.downloads != "" && w.opaque {
 		w.found.Lost("runs code that it downloads: what that does is unknown and cannot be undone")
+		w.parts.add(rankLost, w.downloads)
 	}
+	w.leaks()
 	if w.found.Empty() {
 		w.found.Add(sallyport.Low, "changes nothing")
 	}
+}
+
+// hide notes that something runs code that cannot be read here.
+func (w *walk) hide() {
+	w.opaque = true
+	w.found.Effect(sallyport.EffectOpaque)
+	w.found.Effect(sallyport.EffectExecute)
+}
+
+// lost notes that files are gone, or what they held.
+func (w *walk) lost(format string, args ...any) {
+	w.found.Effect(sallyport.EffectDelete)
+	w.found.Lost(format, args...)
+}
+
+// changed notes a change that can be undone.
+func (w *walk) changed(format string, args ...any) {
+	w.found.Effect(sallyport.EffectWrite)
+	w.found.Add(sallyport.High, format, args...)
 }
 
 func (w *walk) unknown(format string, args ...any) {
@@ -107,14 +145,14 @@ func (w *walk) script(text string) bool {
 		w.unknown("the command cannot be parsed, so what it does is unknown")
 		return false
 	}
-	outerVars, outerFuncs := w.vars, w.funcs
-	w.vars, w.funcs = map[string]variable{}, map[string]uint{}
+	outerVars, outerFuncs, outerText := w.vars, w.funcs, w.text
+	w.vars, w.funcs, w.text = map[string]variable{}, map[string]uint{}, text
 	w.scripts++
 	w.declare(file)
 	w.visit(file)
 	w.arithmetic(file)
 	w.scripts--
-	w.vars, w.funcs = outerVars, outerFuncs
+	w.vars, w.funcs, w.text = outerVars, outerFuncs, outerText
 	return true
 }
 
@@ -125,6 +163,8 @@ func (w *walk) declare(file *syntax.File) {
 	set := func(name string) { w.vars[name] = variable{} }
 	syntax.Walk(file, func(n syntax.Node) bool {
 		switch n := n.(type) {
+		case *syntax.FuncDecl:
+			w.remade = w.remade || n.Name != nil && n.Name.Value == "mktemp"
 		case *syntax.Assign:
 			if n.Name != nil {
 				v, again := w.vars[n.Name.Value]
@@ -158,6 +198,7 @@ func (w *walk) declare(file *syntax.File) {
 		if s.Background || s.Negated || len(s.Redirs) > 0 {
 			continue
 		}
+		s = first(s)
 		end := s.End().Offset()
 		switch c := s.Cmd.(type) {
 		case *syntax.FuncDecl:
@@ -179,6 +220,18 @@ func (w *walk) declare(file *syntax.File) {
 	}
 }
 
+// first is the statement of a && b that surely runs.
+func first(s *syntax.Stmt) *syntax.Stmt {
+	for range maxScripts {
+		b, ok := s.Cmd.(*syntax.BinaryCmd)
+		if !ok || b.Op != syntax.AndStmt && b.Op != syntax.OrStmt || b.X.Background || b.X.Negated || len(b.X.Redirs) > 0 {
+			return s
+		}
+		s = b.X
+	}
+	return s
+}
+
 // fix gives the variables of a statement that surely runs their value.
 func (w *walk) fix(assigns []*syntax.Assign, end uint) {
 	for _, a := range assigns {
@@ -186,8 +239,11 @@ func (w *walk) fix(assigns []*syntax.Assign, end uint) {
 			continue
 		}
 		value, ok := constant(a.Value)
-		if v := w.vars[a.Name.Value]; ok && v.known {
+		switch v := w.vars[a.Name.Value]; {
+		case ok && v.known:
 			w.vars[a.Name.Value] = variable{value: value, known: true, from: end}
+		case v.known && !w.remade && makesFresh(a.Value):
+			w.vars[a.Name.Value] = variable{fresh: true, from: end}
 		}
 	}
 }
@@ -237,15 +293,34 @@ func (w *walk) visit(n syntax.Node) {
 	})
 }
 
+// stmt judges what a statement does itself; what stands within it is visited
+// after it. What is dangerous becomes a part, as it is written.
 func (w *walk) stmt(s *syntax.Stmt) {
+	outer := w.found
+	w.found = finding.List{}
+	w.commandOf(s)
+	here := w.found
+	w.found = outer
+	w.parts.found(&here, w.source(s))
+	w.found.Append(&here)
+}
+
+func (w *walk) commandOf(s *syntax.Stmt) {
 	for _, r := range s.Redirs {
-		w.redirect(r, s)
+		w.redirect(r)
+	}
+	if s.Background {
+		w.found.Effect(sallyport.EffectExecute)
+		w.found.Add(sallyport.High, "leaves a process behind")
 	}
 	call, ok := s.Cmd.(*syntax.CallExpr)
 	if !ok {
 		return
 	}
 	for _, a := range call.Assigns {
+		if a.Name != nil && a.Name.Value == "IFS" && len(call.Args) > 0 && call.Args[0].Lit() == "read" {
+			continue // for read alone
+		}
 		w.environment(a)
 	}
 	var argv []arg
@@ -255,10 +330,15 @@ func (w *walk) stmt(s *syntax.Stmt) {
 	if len(argv) == 0 {
 		return
 	}
-	if end, ok := w.funcs[argv[0].text]; ok && argv[0].literal() && end <= s.Pos().Offset() && losers[argv[0].text] == "" {
+	if end, ok := w.funcs[argv[0].Text]; ok && argv[0].Literal() && end <= s.Pos().Offset() && !takesAway(argv[0].Text) {
 		return // its body was judged where it stands
 	}
+	fetched := w.downloads
+	w.downloads = ""
 	w.command(argv, heredoc(s))
+	if fetched != "" || w.downloads != "" {
+		w.downloads = cmp.Or(fetched, w.source(s), "here")
+	}
 }
 
 // heredoc returns the literal text that a statement is given on its input.
@@ -279,7 +359,7 @@ func heredoc(s *syntax.Stmt) string {
 }
 
 func (w *walk) param(p *syntax.ParamExp) {
-	if p.Param != nil && finding.Secret(p.Param.Value) && !w.vars[p.Param.Value].known {
+	if p.Param != nil && finding.Secret(p.Param.Value) && !givenVars[p.Param.Value] && !w.vars[p.Param.Value].known {
 		w.found.Add(sallyport.Medium, "reads variable %s, which by its name is secret", p.Param.Value)
 	}
 	if p.Exp != nil && p.Exp.Op == syntax.OtherParamOps {

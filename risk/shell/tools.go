@@ -2,9 +2,13 @@ package shell
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/paths"
+	"sallyport.dev/sallyport/risk/shell/known"
+	"sallyport.dev/sallyport/risk/shell/word"
 )
 
 // special judges the programs whose options decide.
@@ -15,17 +19,6 @@ func (w *walk) special(name string, args []arg) bool {
 	case "hostname":
 		if rest, ok := w.limited(name, args, "-f -i -I -s -d -A -y --fqdn --short --ip-address --domain"); ok && len(rest) > 0 {
 			w.found.Add(sallyport.High, "changes the machine's name")
-		}
-	case "sort":
-		w.limited(name, args, `-b -d -f -g -h -i -k= -M -m -n -r -R -s -t= -u -V -z -c -C --key= --reverse --unique --numeric-sort
-			--field-separator= --human-numeric-sort --version-sort --stable --ignore-case --check --parallel= --zero-terminated --random-sort -S=`)
-	case "uniq":
-		if rest, ok := w.limited(name, args, "-c -d -D -u -i -f= -s= -w= -z --count --repeated --unique --ignore-case --skip-fields= --skip-chars="); ok && len(rest) > 1 {
-			w.writesFile(rest[1], false)
-		}
-	case "xxd":
-		if rest, ok := w.limited(name, args, "-a -b -c= -g= -h -i -l= -p -ps -r -s= -u -E -e"); ok && len(rest) > 1 {
-			w.writesFile(rest[1], false)
 		}
 	case "ip":
 		w.ip(args)
@@ -46,40 +39,37 @@ func (w *walk) special(name string, args []arg) bool {
 	case "wget":
 		w.wget(args)
 	case "service":
-		if len(args) != 2 || !args[1].literal() || args[1].text != "status" {
+		if len(args) != 2 || !args[1].Literal() || args[1].Text != "status" {
 			w.found.Add(sallyport.High, "starts or stops a service")
 		}
 	case "http", "https", "xh":
 		w.unknown("sends a request by %s, whose words are not read here", name)
 	case "psql", "sqlite3", "mysql", "mariadb", "redis-cli", "mongosh", "mongo":
 		w.database(name, args)
-	default:
-		return w.listed(name, args)
-	}
-	return true
-}
-
-// listed judges the programs that are harmless with the options listed here.
-func (w *walk) listed(name string, args []arg) bool {
-	switch name {
-	case "tree":
-		w.limited(name, args, "-a -d -f -i -L= -P= -I= -s -h -p -u -g -D -C -n -A -S -v -t -r -J -X -l -x --noreport --dirsfirst --prune --filelimit= --du --gitignore")
-	case "rg", "ag", "ack":
-		w.limited(name, args, `-i -v -n -l -L -c -w -x -e= -f= -g= -t= -T= -A= -B= -C= -m= -o -r= -q -s -S -u -F -P -U -z -H -I -N -0 -a -j= -p --hidden
-			--no-ignore --files --files-with-matches --count --type= --glob= --json --color= --no-heading --heading --line-number --ignore-case
-			--smart-case --stats --max-count= --max-depth= --context= --word-regexp --multiline --only-matching --replace= --sort= --vimgrep --fixed-strings`)
-	case "yq":
-		w.limited(name, args, "-r -e -o= -p= -P -C -M -N -c -j -y --output-format= --raw-output --prettyPrint")
-	case "dmesg":
-		w.limited(name, args, "-T -H -k -l= -f= -x -w --human --level= --ctime")
-	case "fuser":
-		w.limited(name, args, "-v -n= -m -u -a")
-	case "top", "htop":
-		w.limited(name, args, "-b -n= -d= -p= -u= -o= -H -i")
+	case "iptables", "ip6tables", "nft", "ufw", "firewall-cmd":
+		w.firewall(args)
 	default:
 		return false
 	}
 	return true
+}
+
+func (w *walk) firewall(args []arg) {
+	first := ""
+	if len(args) > 0 && args[0].Literal() {
+		first = args[0].Text
+	}
+	switch {
+	case first == "-L" || first == "-S" || first == "--list" || first == "status" || first == "list" || first == "--list-all" || strings.HasPrefix(first, "-nvL") || first == "-nL":
+	case slices.ContainsFunc(args, func(a arg) bool {
+		return a.Text == "-F" || a.Text == "--flush" || a.Text == "flush" || a.Text == "reset" || a.Text == "disable" || a.Text == "delete" || a.Text == "-X" || a.Text == "-P" || a.Loose
+	}):
+		w.found.Effect(sallyport.EffectPrivileges)
+		w.unknown("takes the firewall's rules away")
+	default:
+		w.found.Effect(sallyport.EffectPrivileges)
+		w.changed("changes the firewall")
+	}
 }
 
 func (w *walk) date(args []arg) {
@@ -88,20 +78,22 @@ func (w *walk) date(args []arg) {
 		return
 	}
 	for _, a := range rest {
-		if !strings.HasPrefix(a.text, "+") {
+		if !strings.HasPrefix(a.Text, "+") {
 			w.unknown("sets the machine's clock")
 		}
 	}
 }
 
+var ipLooks = set(`-4 -6 -0 -a -all -br -brief -c -color -color=auto -d -details -f -family -h -human -j -json -o -oneline -p -pretty -r -resolve -s -ss -stats -statistics -t -timestamp`)
+
 func (w *walk) ip(args []arg) {
 	for _, a := range args {
-		switch a.text {
+		switch a.Text {
 		case "add", "del", "delete", "set", "flush", "replace", "change", "append", "save", "restore", "exec", "attach", "netns":
 			w.unknown("changes the network")
 			return
 		}
-		if a.loose || strings.HasPrefix(a.text, "-b") || strings.HasPrefix(a.text, "-f") && a.text != "-f" && a.text != "-family" {
+		if a.Loose || a.Option() && !ipLooks[a.Text] {
 			w.unknown("ip is given an option that is not known to be harmless")
 		}
 	}
@@ -109,17 +101,17 @@ func (w *walk) ip(args []arg) {
 
 func (w *walk) history(args []arg) {
 	for _, a := range args {
-		if a.loose || a.option() && strings.ContainsAny(a.text, "cdwsanr") {
-			w.found.Lost("deletes or rewrites the shell's history")
+		if a.Loose || a.Option() && strings.ContainsAny(a.Text, "cdwsanr") {
+			w.lost("deletes or rewrites the shell's history")
 		}
 	}
 }
 
 func (w *walk) crontab(args []arg) {
 	for _, a := range args {
-		switch a.text {
+		switch a.Text {
 		case "-r":
-			w.found.Lost("deletes every planned job of the user")
+			w.lost("deletes every planned job of the user")
 			return
 		case "-l":
 			return
@@ -131,101 +123,53 @@ func (w *walk) crontab(args []arg) {
 func (w *walk) dd(args []arg) {
 	writes := false
 	for _, a := range args {
-		key, value, _ := strings.Cut(a.text, "=")
+		key, value, _ := strings.Cut(a.Text, "=")
 		switch key {
 		case "of":
 			writes = true
 			w.found.Object(value)
-			if !harmlessDevices[value] || !a.known {
-				w.found.Lost("overwrites %s block by block", value)
+			if !harmlessDevices[value] || !a.Known {
+				w.found.Effect(sallyport.EffectWrite)
+				w.place(arg{Text: value})
+				w.lost("overwrites %s block by block", value)
 			}
 		case "if":
-			w.reads(arg{text: value})
+			w.reads(arg{Text: value})
 		case "bs", "count", "ibs", "obs", "skip", "seek", "status", "iflag", "oflag", "conv", "cbs":
 		default:
-			if !onlyHelp(args) {
-				w.unknown("dd is given %q, which is not known", a.text)
+			if !word.OnlyHelp(args) {
+				w.unknown("dd is given %q, which is not known", a.Text)
 			}
 		}
 	}
-	if !writes && w.found.Empty() {
-		w.found.Add(sallyport.Low, "copies data to its output")
-	}
-}
-
-func (w *walk) tar(args []arg) {
-	mode := ""
-	for i, a := range args {
-		switch {
-		case a.loose:
-			w.unknown("tar is given a word that is made at run time")
-		case strings.HasPrefix(a.text, "--"):
-			name, _, _ := strings.Cut(a.text, "=")
-			switch name {
-			case "--list":
-				mode += "t"
-			case "--extract", "--get":
-				mode += "x"
-			case "--create":
-				mode += "c"
-			case "--delete", "--remove-files":
-				w.found.Lost("tar deletes: %s", name)
-			case "--file", "--gzip", "--bzip2", "--xz", "--zstd", "--verbose", "--directory", "--strip-components", "--exclude", "--wildcards",
-				"--no-same-owner", "--keep-old-files", "--version", "--help", "--sort", "--mtime", "--owner", "--group", "--numeric-owner", "--transform":
-			default:
-				w.opaque = true
-				w.unknown("tar is given option %s, which can run a program or overwrite files", name)
-			}
-		case i == 0 && !strings.HasPrefix(a.text, "-") || strings.HasPrefix(a.text, "-") && len(a.text) > 1:
-			letters := strings.TrimPrefix(a.text, "-")
-			if i > 0 && !strings.HasPrefix(a.text, "-") {
-				continue
-			}
-			for _, c := range letters {
-				switch c {
-				case 't', 'x', 'c', 'r', 'u', 'd':
-					mode += string(c)
-				case 'f', 'v', 'z', 'j', 'J', 'C', 'p', 'k', 'h', 'O', 'a', 'W', 'w', 'S', 'm', 'o', 'P', 'Z', 'N':
-				default:
-					w.opaque = true
-					w.unknown("tar is given option -%c, which can run a program or is not known", c)
-				}
-				if c == 'f' || c == 'C' {
-					break
-				}
-			}
-		}
-	}
-	switch {
-	case strings.ContainsAny(mode, "x"):
-		w.found.Add(sallyport.High, "unpacks files, over others of the same name")
-	case strings.ContainsAny(mode, "cru"):
-		w.found.Add(sallyport.High, "writes an archive")
-	case !strings.ContainsAny(mode, "td") && !onlyHelp(args):
-		w.unknown("tar is told nothing that is known")
-	}
-}
-
-func (w *walk) rsync(args []arg) {
-	w.touched(args)
-	w.found.Add(sallyport.High, "copies files, over others of the same name")
-	for _, a := range args {
-		switch {
-		case strings.HasPrefix(a.text, "--del") || a.text == "--remove-source-files":
-			w.found.Lost("deletes files that the source does not have")
-		case a.loose || strings.HasPrefix(a.text, "-e") || strings.HasPrefix(a.text, "--rsh") || strings.HasPrefix(a.text, "--rsync-path"):
-			w.opaque = true
-			w.unknown("rsync is given an option that can run a program")
-		}
+	if !writes {
+		w.found.Effect(sallyport.EffectRead)
 	}
 }
 
 // dotLooks are the commands of SQLite's shell that only show something.
 var dotLooks = regexp.MustCompile(`^\.(tables|schema|databases|indexes|indices|fullschema)(\s+[\w%.]+)?$`)
 
+// clientOptions of the databases' clients change how they log in and print.
+var clientOptions = map[string]*regexp.Regexp{
+	"sqlite":   regexp.MustCompile(`^--?(readonly|json|csv|header|noheader|column|line|list|box|table|markdown|html|tabs|quote|batch|bail|safe|separator|nullvalue)$`),
+	"postgres": regexp.MustCompile(`^(-[hpUdFPvRT]\S*|-[tAxqXwWn1EabeS0z]+|--(host|port|username|dbname|field-separator|pset|set|variable|record-separator)(=.*)?|--(tuples-only|no-align|expanded|quiet|no-psqlrc|no-password|password|csv|html|single-transaction))$`),
+	"mysql":    regexp.MustCompile(`^(-[huPDpS]\S*|-[BNstErAn]+|--(host|user|port|database|password|protocol|socket|default-character-set)(=.*)?|--(batch|skip-column-names|table|vertical|raw|silent|ssl|compress|no-auto-rehash))$`),
+}
+
+// clientQuery finds -tAc and -Ne: the next word is SQL.
+var clientQuery = map[string]*regexp.Regexp{
+	"sqlite": regexp.MustCompile(`^-cmd$`), "postgres": regexp.MustCompile(`^-[tAxqXwWn1EabeS0z]*c$`), "mysql": regexp.MustCompile(`^-[BNstErAn]*e$`),
+}
+
+func clientOption(dialect, text string) bool { return clientOptions[dialect].MatchString(text) }
+
+// slashLooks are those of psql.
+var slashLooks = regexp.MustCompile(`^\\(l|conninfo|d[tvisnfumpTx]?)[+S]*(\s+[\w.*]+)?$`)
+
 // database judges the SQL that a client program is given.
 func (w *walk) database(name string, args []arg) {
-	if onlyHelp(args) {
+	if word.OnlyHelp(args) {
 		return
 	}
 	if name == "redis-cli" || name == "mongosh" || name == "mongo" {
@@ -241,74 +185,105 @@ func (w *walk) database(name string, args []arg) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		switch {
-		case a.text == "-c" || a.text == "-e" || a.text == "--command" || a.text == "--execute" || a.text == "-cmd":
+		case clientQuery[dialect].MatchString(a.Text) || a.Text == "--command" || a.Text == "--execute":
 			if i++; i < len(args) {
 				queries = append(queries, args[i])
 			}
-		case strings.HasPrefix(a.text, "--command=") || strings.HasPrefix(a.text, "--execute="):
-			_, q, _ := strings.Cut(a.text, "=")
-			queries = append(queries, arg{text: q, known: a.known})
-		case dialect == "sqlite" && (a.text == "-readonly" || a.text == "-json" || a.text == "-csv" || a.text == "-header" || a.text == "-column" || a.text == "-line"):
-		case a.text == "-f" || a.text == "--file" || a.text == "-o" || a.text == "-init" || a.loose:
-			w.opaque = true
-			w.unknown("%s is given %s: what it runs or writes cannot be seen here", name, a.text)
+		case strings.HasPrefix(a.Text, "--command=") || strings.HasPrefix(a.Text, "--execute="):
+			_, q, _ := strings.Cut(a.Text, "=")
+			queries = append(queries, arg{Text: q, Known: a.Known})
+		case a.Text == "-f" || a.Text == "--file" || a.Text == "-o" || a.Text == "-init" || a.Loose:
+			w.hide()
+			w.unknown("%s is given %s: what it runs or writes cannot be seen here", name, a.Text)
 			i++
-		case dialect == "sqlite" && !a.option():
+		case dialect == "sqlite" && !a.Option():
 			if plain++; plain > 1 {
 				queries = append(queries, a)
 			} else {
-				w.found.Object(a.text)
+				w.found.Object(a.Text)
 			}
+		case a.Option() && !clientOption(dialect, a.Text):
+			w.hide()
+			w.unknown("%s is given option %s, which is not known to be harmless", name, a.Text)
 		}
 	}
 	if len(queries) == 0 {
-		w.opaque = true
+		w.hide()
 		w.unknown("%s runs what it reads on its input", name)
 		return
 	}
 	for _, q := range queries {
-		if dialect == "sqlite" && q.known && dotLooks.MatchString(q.text) {
+		if q.Known && (dialect == "sqlite" && dotLooks.MatchString(q.Text) || name == "psql" && slashLooks.MatchString(q.Text)) {
 			continue
 		}
-		if !q.known || w.judge.SQL == nil {
+		if !q.Known || w.judge.SQL == nil {
 			w.unknown("%s is given SQL that is made at run time", name)
 			continue
 		}
-		w.found.Merge(w.judge.SQL(dialect, q.text))
+		r := w.judge.SQL(dialect, q.Text)
+		if w.found.Merge(r); r.Irreversible {
+			w.found.Effect(sallyport.EffectDelete)
+		}
 	}
 }
 
 func (w *walk) store(name string, args []arg) {
 	if name != "redis-cli" {
-		w.opaque = true
+		w.hide()
 		w.unknown("%s runs code, whose effect cannot be told", name)
 		for _, a := range args {
-			if strings.Contains(a.text, "drop") || strings.Contains(a.text, "delete") || strings.Contains(a.text, "remove") {
-				w.found.Lost("%s is told to drop or delete", name)
+			if strings.Contains(a.Text, "drop") || strings.Contains(a.Text, "delete") || strings.Contains(a.Text, "remove") {
+				w.lost("%s is told to drop or delete", name)
 			}
 		}
 		return
 	}
 	for i := 0; i < len(args); i++ {
 		a := args[i]
-		if a.text == "-h" || a.text == "-p" || a.text == "-n" || a.text == "-a" || a.text == "-u" {
+		if a.Text == "-h" || a.Text == "-p" || a.Text == "-n" || a.Text == "-a" || a.Text == "-u" {
 			i++
 			continue
 		}
-		if a.option() {
+		if a.Option() {
 			continue
 		}
-		switch strings.ToUpper(a.text) {
+		switch strings.ToUpper(a.Text) {
 		case "GET", "MGET", "KEYS", "SCAN", "TTL", "PTTL", "TYPE", "EXISTS", "INFO", "PING", "DBSIZE", "HGET", "HGETALL", "LRANGE", "LLEN",
 			"SMEMBERS", "SCARD", "ZRANGE", "ZCARD", "STRLEN", "XLEN", "XRANGE", "TIME":
 		case "FLUSHALL", "FLUSHDB", "DEL", "UNLINK", "SHUTDOWN", "GETDEL", "LPOP", "RPOP", "SPOP", "ZREM", "SREM", "HDEL", "XTRIM", "LTRIM":
-			w.found.Lost("redis: %s takes values away for good", strings.ToUpper(a.text))
+			w.lost("redis: %s takes values away for good", strings.ToUpper(a.Text))
 		case "SET", "SETEX", "INCR", "DECR", "HSET", "LPUSH", "RPUSH", "SADD", "ZADD", "EXPIRE", "PERSIST", "PUBLISH", "APPEND", "MSET", "SETNX":
-			w.found.Add(sallyport.High, "redis: %s changes values", strings.ToUpper(a.text))
+			w.found.Add(sallyport.High, "redis: %s changes values", strings.ToUpper(a.Text))
 		default:
-			w.unknown("redis: %s is not known to be harmless", a.text)
+			w.unknown("redis: %s is not known to be harmless", a.Text)
 		}
 		return
 	}
 	w.unknown("redis-cli runs what it reads on its input")
+}
+
+// limited judges a program by the list of options that are harmless for it, as
+// word.Options writes them.
+func (w *walk) limited(name string, args []arg, allowed string) ([]arg, bool) {
+	return w.read(name, word.ParseOptions(allowed+" --version --help"), args)
+}
+
+// allowed does so by the list in the table.
+func (w *walk) allowed(name string, args []arg) ([]arg, bool) {
+	p, _ := known.Find(name + ":all")
+	return w.read(name, p.Options, args)
+}
+
+func (w *walk) read(name string, o word.Options, args []arg) ([]arg, bool) {
+	r := o.Read(args, false)
+	if r.Bad != "" {
+		w.unknown("%s is given option %s, which is not known to be harmless", name, r.Bad)
+	}
+	for _, g := range r.Given {
+		if g.Kind.Over {
+			w.writes(g.Value, paths.Overwrites)
+		}
+	}
+	w.readsAll(args)
+	return r.Rest, r.Bad == ""
 }

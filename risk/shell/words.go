@@ -1,27 +1,14 @@
 package shell
 
 import (
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"sallyport.dev/sallyport/risk/shell/word"
 )
 
-// An arg is one word of a command after the shell's expansions, as far as they
-// can be told.
-type arg struct {
-	text  string // what is known of it; unknown parts are left out
-	known bool   // text is all of it
-	glob  bool   // it holds a pattern that the shell replaces by file names
-	loose bool   // it could become an option, or several words
-}
-
-// literal says that the word is exactly text.
-func (a arg) literal() bool { return a.known && !a.glob }
-
-// option tells whether the word is, or could be, an option.
-func (a arg) option() bool { return a.loose || len(a.text) > 1 && a.text[0] == '-' }
+type arg = word.Word
 
 const maxBraces = 64 // words out of one word
 
@@ -30,13 +17,7 @@ const maxBraces = 64 // words out of one word
 var givenVars = set(`HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME TMPDIR UID EUID PPID RANDOM SECONDS LINENO LANG TERM
 	# ? $ ! GITHUB_WORKSPACE CI`)
 
-func set(words string) map[string]bool {
-	m := map[string]bool{}
-	for _, w := range strings.Fields(words) {
-		m[w] = true
-	}
-	return m
-}
+var set = word.Set
 
 // constant returns the text of a word that holds nothing to expand.
 func constant(word *syntax.Word) (string, bool) {
@@ -55,7 +36,7 @@ func constant(word *syntax.Word) (string, bool) {
 func (w *walk) expand(word *syntax.Word) []arg {
 	alternatives, ok := braces(word)
 	if !ok {
-		return []arg{{loose: true}}
+		return []arg{{Loose: true}}
 	}
 	var out []arg
 	for _, parts := range alternatives {
@@ -63,14 +44,14 @@ func (w *walk) expand(word *syntax.Word) []arg {
 		for _, part := range parts {
 			p.part(w, part, false)
 		}
-		a := arg{text: p.text.String(), known: p.known, glob: p.glob, loose: p.loose}
-		if p.splits && strings.ContainsAny(a.text, " \t\n") {
-			for _, field := range strings.Fields(a.text) {
-				out = append(out, arg{text: field, known: a.known, glob: a.glob, loose: a.loose})
+		a := arg{Text: p.text.String(), Known: p.known, Glob: p.glob, Loose: p.loose, Fresh: p.fresh && !strings.Contains(p.text.String(), "..")}
+		if p.splits && strings.ContainsAny(a.Text, " \t\n") {
+			for _, field := range strings.Fields(a.Text) {
+				out = append(out, arg{Text: field, Known: a.Known, Glob: a.Glob, Loose: a.Loose})
 			}
 			continue
 		}
-		if a.known && a.text == "" && !p.quoted {
+		if a.Known && a.Text == "" && !p.quoted {
 			continue // an empty word that is not quoted vanishes
 		}
 		out = append(out, a)
@@ -129,6 +110,7 @@ type piece struct {
 	glob   bool
 	loose  bool
 	quoted bool
+	fresh  bool // begins with a variable that names what mktemp made
 	splits bool // holds an unquoted variable, whose value the shell cuts at blanks
 }
 
@@ -139,7 +121,7 @@ func (p *piece) part(w *walk, part syntax.WordPart, quoted bool) {
 	case *syntax.SglQuoted:
 		p.quoted = true
 		if part.Dollar {
-			s, ok := ansiC(part.Value)
+			s, ok := word.ANSI(part.Value)
 			p.known = p.known && ok
 			p.text.WriteString(s)
 		} else {
@@ -154,6 +136,8 @@ func (p *piece) part(w *walk, part syntax.WordPart, quoted bool) {
 		p.text.WriteString("0")
 	case *syntax.ParamExp:
 		p.param(w, part, quoted)
+	case *syntax.ProcSubst:
+		p.known, p.quoted = false, true // /dev/fd/63
 	case *syntax.ExtGlob:
 		p.glob = true
 	default:
@@ -180,6 +164,11 @@ func (p *piece) param(w *walk, e *syntax.ParamExp, quoted bool) {
 	}
 	name := e.Param.Value
 	if v, ok := w.vars[name]; ok {
+		if v.fresh && e.Pos().Offset() >= v.from {
+			p.fresh = p.fresh || p.text.Len() == 0 && p.known
+			p.known = false
+			return
+		}
 		if _, cut := w.vars["IFS"]; !v.known || cut || e.Pos().Offset() < v.from {
 			p.hide(quoted)
 			return
@@ -221,64 +210,4 @@ func (p *piece) lit(s string, quoted bool) {
 			p.text.WriteByte(c)
 		}
 	}
-}
-
-var ansiEscapes = map[byte]byte{
-	'a': 7, 'b': 8, 'e': 27, 'E': 27, 'f': 12, 'n': 10, 'r': 13, 't': 9, 'v': 11, '\\': '\\', '\'': '\'', '"': '"', '?': '?',
-}
-
-// ansiC decodes what stands in $'…'.
-func ansiC(s string) (string, bool) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' || i+1 >= len(s) {
-			b.WriteByte(s[i])
-			continue
-		}
-		i++
-		if c, ok := ansiEscapes[s[i]]; ok {
-			b.WriteByte(c)
-			continue
-		}
-		base, most, from := 16, 2, i+1
-		switch c := s[i]; {
-		case c >= '0' && c <= '7':
-			base, most, from = 8, 3, i
-		case c == 'x':
-		case c == 'u':
-			most = 4
-		case c == 'U':
-			most = 8
-		default:
-			return b.String(), false
-		}
-		end := from
-		for end < len(s) && end-from < most && digit(s[end], base) {
-			end++
-		}
-		n, err := strconv.ParseUint(s[from:end], base, 32)
-		if err != nil || n == 0 {
-			return b.String(), false
-		}
-		if s[i] == 'u' || s[i] == 'U' {
-			if !utf8.ValidRune(rune(n)) {
-				return b.String(), false
-			}
-			b.WriteRune(rune(n))
-		} else {
-			b.WriteByte(byte(n))
-		}
-		i = end - 1
-	}
-	return b.String(), true
-}
-
-func digit(c byte, base int) bool {
-	switch {
-	case c >= '0' && c <= '7':
-		return true
-	case base == 8:
-		return false
-	}
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }

@@ -1,9 +1,13 @@
 package shell
 
 import (
+	"path"
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/paths"
+	"sallyport.dev/sallyport/risk/shell/known"
+	"sallyport.dev/sallyport/risk/shell/word"
 )
 
 // wrapping are the programs that run another, with the options they may have
@@ -48,17 +52,18 @@ func (w *walk) wrapper(name string, args []arg, stdin string) bool {
 	}
 	switch name {
 	case "sudo", "doas", "runuser":
+		w.found.Effect(sallyport.EffectPrivileges)
 		w.found.Add(sallyport.High, "acts with another user's privileges")
 	case "command":
-		if len(args) > 0 && args[0].literal() && (args[0].text == "-v" || args[0].text == "-V") {
+		if len(args) > 0 && args[0].Literal() && (args[0].Text == "-v" || args[0].Text == "-V") {
 			return true
 		}
 	}
-	args, ok = w.skipOptions(name, args, set(wrap.options))
+	args, ok = w.skipOptions(name, args, wrap.options)
 	if !ok {
 		return true
 	}
-	if name == "taskset" && len(args) > 0 && args[0].literal() && strings.Trim(args[0].text, "0123456789abcdefx,-") == "" {
+	if name == "taskset" && len(args) > 0 && args[0].Literal() && strings.Trim(args[0].Text, "0123456789abcdefx,-") == "" {
 		args = args[1:]
 	}
 	w.inner(name, args[min(wrap.own, len(args)):], stdin)
@@ -67,39 +72,19 @@ func (w *walk) wrapper(name string, args []arg, stdin string) bool {
 
 // skipOptions leaves out a wrapper's own options. It reports false when it
 // cannot tell where the command begins.
-func (w *walk) skipOptions(name string, args []arg, known map[string]bool) ([]arg, bool) {
-	for len(args) > 0 && args[0].option() {
-		a := args[0]
-		args = args[1:]
-		switch {
-		case a.loose:
-			w.opaque = true
-			w.unknown("%s is given an option that is made at run time", name)
-			return nil, false
-		case a.text == "--":
-			return args, true
-		case strings.HasPrefix(a.text, "--"):
-			long, _, valued := strings.Cut(a.text, "=")
-			if known[long+"="] && !valued && len(args) > 0 {
-				args = args[1:]
-			} else if !known[long] && !known[long+"="] {
-				w.unknown("%s is given option %s, which is not known", name, long)
-			}
-		default:
-			skip, bad := shortOptions(a.text[1:], known)
-			if bad != "" {
-				w.unknown("%s is given option %s, which is not known", name, bad)
-			}
-			if skip && len(args) > 0 {
-				args = args[1:]
-			}
-		}
+func (w *walk) skipOptions(name string, args []arg, known string) ([]arg, bool) {
+	r := word.ParseOptions(known).Read(args, true)
+	if r.Bad == "" {
+		return r.Rest, true
 	}
-	return args, true
+	w.hide()
+	w.unknown("%s is given option %s, which is not known", name, r.Bad)
+	w.anywhere(args)
+	return nil, false
 }
 
 func (w *walk) inner(name string, args []arg, stdin string) {
-	for len(args) > 0 && (name == "sudo" || name == "doas") && args[0].known && strings.Contains(args[0].text, "=") {
+	for len(args) > 0 && (name == "sudo" || name == "doas") && args[0].Known && strings.Contains(args[0].Text, "=") {
 		w.setsEnv(args[0])
 		args = args[1:]
 	}
@@ -113,8 +98,9 @@ func (w *walk) inner(name string, args []arg, stdin string) {
 }
 
 func (w *walk) setsEnv(a arg) {
-	name, _, _ := strings.Cut(a.text, "=")
-	if dangerousEnv(name) {
+	name, _, _ := strings.Cut(a.Text, "=")
+	if known.Env(name) {
+		w.hide()
 		w.unknown("sets %s, which changes what other programs run", name)
 	}
 }
@@ -123,21 +109,25 @@ func (w *walk) env(args []arg, stdin string) {
 	for len(args) > 0 {
 		a := args[0]
 		switch {
-		case a.loose:
-			w.opaque = true
+		case a.Loose:
+			w.hide()
 			w.unknown("env is given a word that is made at run time")
 			return
-		case a.text == "-i" || a.text == "-" || a.text == "--ignore-environment" || a.text == "-0" || a.text == "--null" || a.text == "--":
+		case a.Text == "-i" || a.Text == "-" || a.Text == "--ignore-environment" || a.Text == "-0" || a.Text == "--null" || a.Text == "--":
 			args = args[1:]
-		case (a.text == "-u" || a.text == "-C") && len(args) > 1:
+		case (a.Text == "-u" || a.Text == "-C") && len(args) > 1:
+			if a.Text == "-C" {
+				w.enters(args[1])
+			}
 			args = args[2:]
-		case strings.HasPrefix(a.text, "-u") || strings.HasPrefix(a.text, "--unset=") || strings.HasPrefix(a.text, "--chdir="):
+		case strings.HasPrefix(a.Text, "-u") || strings.HasPrefix(a.Text, "--unset=") || strings.HasPrefix(a.Text, "--chdir="):
 			args = args[1:]
-		case a.option():
-			w.opaque = true
-			w.unknown("env is given option %s, which can hide a command", a.text)
+		case a.Option():
+			w.hide()
+			w.unknown("env is given option %s, which can hide a command", a.Text)
+			w.anywhere(append([]arg{{Text: strings.TrimPrefix(strings.TrimPrefix(a.Text, "-S"), "--split-string="), Known: a.Known}}, args[1:]...))
 			return
-		case strings.Contains(a.text, "="):
+		case strings.Contains(a.Text, "="):
 			w.setsEnv(a)
 			args = args[1:]
 		default:
@@ -149,42 +139,22 @@ func (w *walk) env(args []arg, stdin string) {
 }
 
 // made stands for the words that xargs and find add when they run.
-var made = arg{text: "", known: false, loose: false}
+var made = arg{Text: "", Known: false, Loose: false}
 
-func (w *walk) xargs(args []arg) {
-	known := set("-0 -r -t -n= -L= -P= -I= -d= -s= -E= -a= -x --null --no-run-if-empty --max-args= --max-procs= --delimiter= --verbose --max-lines= --replace --arg-file=")
-	for len(args) > 0 && args[0].option() {
-		a := args[0]
-		args = args[1:]
-		long, _, valued := strings.Cut(a.text, "=")
-		switch {
-		case a.loose:
-			w.unknown("xargs is given an option that is made at run time")
-			return
-		case a.text == "--":
-		case strings.HasPrefix(a.text, "--"):
-			if known[long+"="] && !valued && len(args) > 0 {
-				args = args[1:]
-			} else if !known[long] && !known[long+"="] {
-				w.unknown("xargs is given option %s, which is not known", long)
-			}
-		default:
-			skip, bad := shortOptions(a.text[1:], known)
-			if bad != "" && bad != "-i" {
-				w.unknown("xargs is given option %s, which is not known", bad)
-			}
-			if skip && len(args) > 0 {
-				args = args[1:]
-			}
-		}
+func (w *walk) xargs(own []arg) {
+	args, ok := w.skipOptions("xargs", own, "-0 -r -t -n= -L= -P= -I= -d= -s= -E= -a= -x -i[= -l[= -e[= --null --no-run-if-empty --max-args= --max-procs= --delimiter= --verbose --max-lines[= --replace[= --arg-file= --exit --max-chars= --eof[=")
+	if !ok {
+		return
 	}
+	w.readsAll(own[:len(own)-len(args)])
 	if len(args) == 0 {
 		return // prints its input
 	}
 	argv := append(append([]arg(nil), args...), made)
-	if base := args[0].text; base == "sh" || base == "bash" || base == "env" || base == "sudo" && len(args) == 1 {
-		argv[len(argv)-1].loose = true
-	}
+	// What xargs adds may be options. That matters where nothing else alarms.
+	p, ok := known.Find(path.Base(args[0].Text))
+	prints := p.Class == known.Read || p.Class == known.Show || p.Class == known.Net
+	argv[len(argv)-1].Loose = !ok || prints && !p.Options.Safe()
 	w.command(argv, "")
 }
 
@@ -198,34 +168,33 @@ func (w *walk) find(args []arg) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		switch {
-		case a.loose:
+		case a.Loose:
 			w.unknown("find is given a word that is made at run time")
-		case findTests[a.text]:
+		case findTests[a.Text]:
 			i++
-		case findFlags[a.text]:
-		case a.text == "-delete":
-			w.found.Lost("deletes every file that it finds: they cannot be brought back")
-		case a.text == "-exec" || a.text == "-execdir" || a.text == "-ok" || a.text == "-okdir":
+		case findFlags[a.Text]:
+		case a.Text == "-delete":
+			w.lost("deletes every file that it finds: they cannot be brought back")
+		case a.Text == "-exec" || a.Text == "-execdir" || a.Text == "-ok" || a.Text == "-okdir":
 			end := i + 1
-			for end < len(args) && args[end].text != ";" && args[end].text != "+" {
+			for end < len(args) && args[end].Text != ";" && args[end].Text != "+" {
 				end++
 			}
 			inner := append([]arg(nil), args[min(i+1, len(args)):end]...)
 			for k := range inner {
-				if k > 0 && strings.Contains(inner[k].text, "{}") {
+				if k > 0 && strings.Contains(inner[k].Text, "{}") {
 					inner[k] = made
 				}
 			}
 			w.command(inner, "")
 			i = end
-		case a.text == "-fprint" || a.text == "-fprint0" || a.text == "-fls" || a.text == "-fprintf":
+		case a.Text == "-fprint" || a.Text == "-fprint0" || a.Text == "-fls" || a.Text == "-fprintf":
 			if i+1 < len(args) {
-				w.writesFile(args[i+1], false)
+				w.writes(args[i+1], paths.Overwrites)
 			}
-			w.found.Add(sallyport.High, "writes what it finds into a file")
 			i++
-		case a.option():
-			w.unknown("find is given %s, which is not known to be harmless", a.text)
+		case a.Option():
+			w.unknown("find is given %s, which is not known to be harmless", a.Text)
 		default:
 			w.reads(a)
 		}
@@ -235,12 +204,12 @@ func (w *walk) find(args []arg) {
 func (w *walk) eval(args []arg) {
 	var words []string
 	for _, a := range args {
-		if !a.known {
-			w.opaque = true
+		if !a.Known {
+			w.hide()
 			w.unknown("evaluates a command that is made at run time")
 			return
 		}
-		words = append(words, a.text)
+		words = append(words, a.Text)
 	}
 	w.script(strings.Join(words, " "))
 }
@@ -248,38 +217,46 @@ func (w *walk) eval(args []arg) {
 // foreign are programs that run commands in ways that are judged only where a
 // plain script can be read.
 func (w *walk) foreign(name string, args []arg) {
-	if onlyHelp(args) || len(args) == 0 && name == "trap" {
+	if word.OnlyHelp(args) || len(args) == 0 && name == "trap" {
 		return
 	}
-	if name == "trap" && args[0].literal() {
-		w.script(args[0].text)
+	if name == "ssh" || name == "rsh" {
+		w.network(name)
+	}
+	if name == "trap" && args[0].Literal() {
+		w.script(args[0].Text)
 		return
 	}
-	w.opaque = true
+	w.hide()
 	w.unknown("%s runs something that cannot be judged from here", name)
-	// What can be read of it still counts, for what it takes away.
-	for i, a := range args {
-		if a.known && (strings.Contains(a.text, " ") || i+1 < len(args) && losers[a.text] != "") {
-			inner := &walk{judge: w.judge, scripts: w.scripts}
-			text := a.text
-			if losers[a.text] != "" {
-				text = joined(args[i:])
-			}
-			inner.script(text)
-			if r := inner.found.Risk(); r.Irreversible {
-				w.found.Append(&inner.found)
-			}
-		}
-	}
-	for _, a := range args {
-		w.reads(a)
-	}
+	w.anywhere(args)
+	w.readsAll(args)
 }
 
-func joined(args []arg) string {
-	words := make([]string, len(args))
-	for i, a := range args {
-		words[i] = "'" + strings.ReplaceAll(a.text, "'", `'\''`) + "'"
+const maxTries = 64 // commands within words, of one text
+
+// anywhere looks for what is taken away by a command that begins at any of the
+// words, or is one of them. What it does not find proves nothing.
+func (w *walk) anywhere(args []arg) {
+	if w.tries == nil {
+		w.tries = new(int)
 	}
-	return strings.Join(words, " ")
+	for i, a := range args {
+		if !a.Known || a.Text == "" {
+			continue
+		}
+		if *w.tries++; *w.tries > maxTries {
+			return
+		}
+		inner := &walk{judge: w.judge, scripts: w.scripts, wraps: w.wraps, tries: w.tries, vars: map[string]variable{}, funcs: map[string]uint{}}
+		if strings.ContainsAny(a.Text, " ;&|\n`$(") {
+			inner.script(a.Text)
+		} else {
+			inner.command(args[i:], "")
+		}
+		if r := inner.found.Risk(); r.Irreversible {
+			w.found.Append(&inner.found)
+			return
+		}
+	}
 }

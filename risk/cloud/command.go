@@ -1,0 +1,238 @@
+package cloud
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/finding"
+)
+
+// Unseen stands in an argv for a word that is not known before the command runs.
+const Unseen = "\x00"
+
+// aliases are programs that take the words of another.
+var aliases = map[string]string{"oc": "kubectl", "tofu": "terraform", "terragrunt": "terraform", "podman": "docker", "nerdctl": "docker", "podman-compose": "docker-compose"}
+
+// elsewhere are the options by which even a verb that only reads runs a program,
+// writes, or talks to whom the command chooses.
+var elsewhere = map[string]*regexp.Regexp{
+	"docker":    regexp.MustCompile(`^(-H|--host|--config|--context|-c$|--url|--connection|--tls)`),
+	"kubectl":   regexp.MustCompile(`^(-s$|-s=|--server|--kubeconfig|--context|--raw|--token|--as|--user$|--user=|--plugin)`),
+	"helm":      regexp.MustCompile(`^(--post-renderer|--kube|--registry-config|--repository-config)`),
+	"systemctl": regexp.MustCompile(`^(-H|--host|-M|--machine|--root|--image)`),
+	"terraform": regexp.MustCompile(`^-(chdir|out|generate-config-out|destroy)`),
+	"aws":       regexp.MustCompile(`^--(endpoint-url|cli-input|generate-cli)`),
+	"az":        regexp.MustCompile(`^--(url|uri)`),
+	"gcloud":    regexp.MustCompile(`^--(flags-file|access-token-file|log-file)`),
+}
+
+// A command is one command line, cut into what matters.
+type command struct {
+	program string
+	table   table
+	words   []string // neither options nor their values, as far as they are known
+	options []string
+	odd     string // an option before the verb that is not known
+}
+
+// Command judges the command line of a program of clouds and clusters. It
+// reports false for any other program. Words that are not known before the
+// command runs are written Unseen.
+func Command(argv []string) (sallyport.Risk, bool) {
+	if len(argv) == 0 {
+		return sallyport.Risk{}, false
+	}
+	name := argv[0]
+	program := name
+	if a, ok := aliases[name]; ok {
+		program = a
+	}
+	t, ok := tables()[program]
+	if !ok || program == "aws-s3" {
+		return sallyport.Risk{}, false
+	}
+	var l finding.List
+	if len(argv) == 2 && (argv[1] == "--version" || argv[1] == "--help" || argv[1] == "-h" || argv[1] == "version" || argv[1] == "help") {
+		judge(&l, reads, name+" "+argv[1], nil)
+		return l.Risk(), true
+	}
+	c := cut(program, t, argv[1:])
+	c.judge(&l, name)
+	return l.Risk(), true
+}
+
+func cut(program string, t table, args []string) command {
+	c := command{program: program, table: t}
+	verb := false
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if program == "az" && len(c.words) > 0 && strings.HasPrefix(a, "-") {
+			c.options = append(c.options, args[i:]...) // its arguments are all options
+			break
+		}
+		if !strings.HasPrefix(a, "-") || a == "-" {
+			c.words = append(c.words, a)
+			if !verb {
+				_, found := c.verb()
+				verb = found > 0
+			}
+			continue
+		}
+		c.options = append(c.options, a)
+		option, _, joined := strings.Cut(a, "=")
+		switch {
+		case t.valued[option]:
+			if !joined && i+1 < len(args) {
+				i++
+				c.options = append(c.options, args[i])
+			}
+		case t.flag[option] || verb || joined:
+		default:
+			c.odd = option
+		}
+	}
+	return c
+}
+
+// verb finds the class of the first words that are a verb, and after how many
+// words it ends; 0 if there is none.
+func (c command) verb() (class, int) {
+	skip := 0
+	switch c.program {
+	case "aws":
+		if len(c.words) < 2 {
+			return unknown, 0
+		}
+		return c.aws()
+	case "az":
+		return c.lastVerb()
+	case "gcloud":
+		skip = len(c.words) - 1
+	}
+	for i := 0; i <= skip && i < len(c.words); i++ {
+		if c.words[i] == Unseen {
+			return unknown, 0
+		}
+		// Sub-commands are words of their own; only clouds spell verbs in one.
+		ws := []string{c.words[i]}
+		if c.program != "gcloud" && i+1 < len(c.words) {
+			ws = append(ws, c.words[i+1])
+		}
+		if c.program == "gcloud" {
+			ws = Words(c.words[i])
+		}
+		if found, n := c.table.class(ws); n > 0 {
+			if c.program == "gcloud" {
+				n = 1
+			}
+			return found, i + n
+		}
+	}
+	return unknown, 0
+}
+
+func (c command) aws() (class, int) {
+	service, op := c.words[0], c.words[1]
+	if service == Unseen || op == Unseen {
+		return unknown, 0
+	}
+	t := c.table
+	switch service {
+	case "s3":
+		t = tables()["aws-s3"]
+	case "configure":
+		if op == "list" || op == "list-profiles" {
+			return reads, 2
+		}
+		if op == "get" {
+			return secrets, 2
+		}
+		return writes, 2
+	case "sts":
+		if op == "get-caller-identity" {
+			return reads, 2
+		}
+	}
+	found, n := t.class(Words(op))
+	if n == 0 {
+		return unknown, 0
+	}
+	return found, 2
+}
+
+// lastVerb is for az, whose groups come first and whose verb comes last. Of the
+// words before the first option none is an argument.
+func (c command) lastVerb() (class, int) {
+	for _, w := range c.words {
+		if w == Unseen {
+			return unknown, 0
+		}
+	}
+	all := Words(strings.Join(c.words, "-"))
+	for from := range all {
+		for _, n := range []int{3, 2} {
+			if from+n == len(all) {
+				if found, m := c.table.class(all[from:]); m == n {
+					return found, len(c.words)
+				}
+			}
+		}
+	}
+	if len(c.words) == 0 {
+		return unknown, 0
+	}
+	found, n := c.table.class(Words(c.words[len(c.words)-1]))
+	if n == 0 {
+		return unknown, 0
+	}
+	if found == reads && slices.Contains(c.words, "secret") && c.words[len(c.words)-1] != "list" {
+		found = secrets
+	}
+	return found, len(c.words)
+}
+
+func (c command) judge(l *finding.List, name string) {
+	found, n := c.verb()
+	what := strings.TrimSpace(name + " " + strings.Join(c.words[:min(len(c.words), max(n, 1))], " "))
+	what = strings.ReplaceAll(what, Unseen, "…")
+	rest := c.words[min(n, len(c.words)):]
+	var about []string
+	for _, w := range c.words {
+		about = append(about, Words(w)...)
+	}
+	for _, w := range rest {
+		if w != Unseen {
+			l.Object(w)
+		}
+	}
+	if c.odd != "" && found != loses {
+		judge(l, unknown, what, about)
+		l.Add(sallyport.Critical, "%s is given option %s before its verb, which is not known", name, c.odd)
+		return
+	}
+	shows := c.program == "kubectl" && strings.HasSuffix(what, " config view") // its --raw only shows
+	if re := elsewhere[c.program]; re != nil && !shows && slices.ContainsFunc(c.options, re.MatchString) && found != loses {
+		judge(l, unknown, what, about)
+		l.Add(sallyport.Critical, "%s is given an option that can run a program, write, or reach elsewhere", what)
+		return
+	}
+	if c.dryRun() && (found == writes || found == loses) && (c.program == "kubectl" || c.program == "helm") {
+		found = reads
+	}
+	judge(l, found, what, about)
+	c.special(l, found, what, rest)
+}
+
+// dryRun: exactly one option says so, and nothing takes it back.
+func (c command) dryRun() bool {
+	n, good := 0, false
+	for _, o := range c.options {
+		if strings.HasPrefix(o, "--dry-run") {
+			n++
+			good = o == "--dry-run=client" || o == "--dry-run=server" || o == "--dry-run" && c.program == "helm"
+		}
+	}
+	return n == 1 && good
+}

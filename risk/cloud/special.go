@@ -1,0 +1,121 @@
+package cloud
+
+import (
+	"slices"
+	"strings"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/finding"
+)
+
+// special sees what the verb alone does not tell.
+func (c command) special(l *finding.List, found class, what string, rest []string) {
+	switch c.program {
+	case "kubectl":
+		c.kubectl(l, found, what, rest)
+	case "aws":
+		c.awsOptions(l, what)
+	case "az":
+		if slices.ContainsFunc(c.options, func(o string) bool { return strings.EqualFold(o, "complete") }) && found == writes {
+			l.Effect(sallyport.EffectDestroy)
+			l.Lost("%s in complete mode removes what the template does not name", what)
+		}
+	case "docker", "docker-compose":
+		if has(c.options, "--privileged", "--cap-add", "--pid=host", "--security-opt") {
+			l.Add(sallyport.Critical, "%s takes the container's walls down", what)
+		}
+		if scaledToNothing(c.options) || slices.ContainsFunc(rest, func(w string) bool { return strings.HasSuffix(w, "=0") }) && strings.Contains(what, "scale") {
+			l.Add(sallyport.Critical, "%s ends every copy", what)
+		}
+	case "gcloud":
+		if found == writes && has(c.options, "--delete", "--delete-unmatched-destination-objects", "--remove") {
+			l.Effect(sallyport.EffectDelete)
+			l.Lost("%s deletes what its source does not have", what)
+		}
+	}
+	for _, o := range append(slices.Clone(c.options), rest...) {
+		_, file, ok := strings.Cut(o, "://")
+		if ok && (strings.HasPrefix(o, "file") || strings.Contains(o, "=file")) && finding.SecretPath(file) || !ok && finding.SecretPath(strings.TrimPrefix(o, "@")) && strings.Contains(o, "/") {
+			l.Add(sallyport.Medium, "touches %s, which holds secrets", o)
+			if found != reads && found != secrets {
+				l.Add(sallyport.Critical, "sends %s, which holds secrets, to the cloud", o)
+			}
+		}
+	}
+}
+
+func (c command) awsOptions(l *finding.List, what string) {
+	switch {
+	case len(c.words) > 1 && c.words[0] == "s3" && c.words[1] == "sync" && has(c.options, "--delete"):
+		l.Effect(sallyport.EffectDelete)
+		l.Lost("%s deletes what its source does not have", what)
+	case len(c.words) > 1 && c.words[0] == "s3api" && c.words[1] == "get-object":
+		l.Effect(sallyport.EffectWrite)
+		l.Add(sallyport.High, "%s writes a file", what)
+	}
+	if has(c.options, "--acl", "--grants") && slices.ContainsFunc(c.options, func(o string) bool { return strings.Contains(o, "public") }) {
+		l.Effect(sallyport.EffectPrivileges)
+		l.Add(sallyport.Critical, "%s lets everybody read", what)
+	}
+}
+
+func (c command) kubectl(l *finding.List, found class, what string, rest []string) {
+	if found == reads {
+		for _, w := range rest {
+			for kind := range strings.SplitSeq(strings.ToLower(w), ",") {
+				kind, _, _ = strings.Cut(kind, "/")
+				kind, _, _ = strings.Cut(kind, ".")
+				if kind == "secret" || kind == "secrets" {
+					l.Add(sallyport.Medium, "%s reads secrets of the cluster", what)
+				}
+			}
+		}
+		if strings.HasSuffix(what, "config view") && has(c.options, "--raw") {
+			l.Add(sallyport.Medium, "%s shows the cluster's credentials", what)
+		}
+		return
+	}
+	if found != writes {
+		return
+	}
+	if scaledToNothing(c.options) {
+		l.Effect(sallyport.EffectDelete)
+		l.Add(sallyport.Critical, "%s ends every pod of it", what)
+	}
+	if has(c.options, "--prune", "--force") {
+		l.Effect(sallyport.EffectDelete)
+		l.Lost("%s deletes what its files do not name", what)
+	}
+	if has(c.options, "--privileged", "--overrides") {
+		l.Add(sallyport.Critical, "%s can give a pod the machine's privileges", what)
+	}
+	for _, o := range c.options {
+		if strings.Contains(o, "://") || o == Unseen {
+			l.Add(sallyport.Critical, "%s applies what is not seen here: %s", what, strings.ReplaceAll(o, Unseen, "…"))
+		}
+	}
+}
+
+func has(options []string, names ...string) bool {
+	return slices.ContainsFunc(options, func(o string) bool {
+		name, _, _ := strings.Cut(o, "=")
+		return slices.Contains(names, name) || slices.Contains(names, o)
+	})
+}
+
+// scaledToNothing sees --replicas=0 and --replicas 0.
+func scaledToNothing(options []string) bool {
+	for i, o := range options {
+		name, value, joined := strings.Cut(o, "=")
+		if name != "--replicas" {
+			continue
+		}
+		if !joined && i+1 < len(options) {
+			value = options[i+1]
+		}
+		if value == "0" || value == Unseen {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,46 @@
+package shell
+
+import (
+	"slices"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/cloud"
+	"sallyport.dev/sallyport/risk/shell/verbs"
+)
+
+// clouds judges the programs of clouds and clusters by package cloud. A word
+// that is made at run time is not seen; one that may be several words could be
+// anything.
+func (w *walk) clouds(name string, args []arg) bool {
+	argv := []string{name}
+	for _, a := range args {
+		if a.Known {
+			argv = append(argv, a.Text)
+		} else {
+			argv = append(argv, cloud.Unseen)
+		}
+	}
+	r, ok := cloud.Command(argv)
+	if !ok {
+		return false
+	}
+	for _, a := range args {
+		if a.Loose {
+			w.unknown("%s is given a word that is made at run time", name)
+			break
+		}
+	}
+	if odd := verbs.Odd(name, args); odd != "" && r.Level < sallyport.High {
+		w.hide()
+		w.unknown("%s is given option %s: it may run a program, write, or reach elsewhere", name, odd)
+	}
+	r.Parts = nil // the command as it is written is shown
+	if r.Level == sallyport.Critical && !r.Irreversible {
+		w.hide()
+		if slices.ContainsFunc(args, func(a arg) bool { return a.Is("exec", "run", "debug") }) {
+			w.anywhere(args) // of a container: what it runs stands among the words
+		}
+	}
+	w.found.Merge(r)
+	return true
+}

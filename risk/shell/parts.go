@@ -1,0 +1,89 @@
+package shell
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/finding"
+	"sallyport.dev/sallyport/risk/shell/word"
+)
+
+// Ranks of parts: the most dangerous is shown first.
+const (
+	rankHigh = iota
+	rankCritical
+	rankLost
+)
+
+// parts are the commands of a text that do more than read, as they are written.
+type parts []part
+
+type part struct {
+	rank int
+	text string
+}
+
+const maxPartsKept = 256 // more are not shown anyway
+
+// found notes a command by what was found in it.
+func (p *parts) found(l *finding.List, text string) {
+	switch r := l.Risk(); {
+	case r.Irreversible:
+		p.add(rankLost, text)
+	case r.Level == sallyport.Critical:
+		p.add(rankCritical, text)
+	case r.Level == sallyport.High:
+		p.add(rankHigh, text)
+	}
+}
+
+func (p *parts) add(rank int, text string) {
+	if len(*p) < maxPartsKept || rank == rankLost {
+		*p = append(*p, part{rank, strings.TrimRight(strings.TrimLeft(text, " \t\n"), "; \t\n")})
+	}
+}
+
+func (p parts) note(l *finding.List) {
+	slices.SortStableFunc(p, func(a, b part) int { return b.rank - a.rank })
+	for _, part := range p {
+		l.Part("", "command", part.text)
+	}
+}
+
+// source is a statement as it is written.
+func (w *walk) source(s *syntax.Stmt) string {
+	from, to := int(s.Pos().Offset()), int(s.End().Offset())
+	if from < 0 || to > len(w.text) || from > to {
+		return ""
+	}
+	return w.text[from:to]
+}
+
+// makesFresh finds $(mktemp …), which names what did not exist before.
+func makesFresh(value *syntax.Word) bool {
+	if value == nil || len(value.Parts) != 1 {
+		return false
+	}
+	in := value.Parts[0]
+	if q, ok := in.(*syntax.DblQuoted); ok && len(q.Parts) == 1 {
+		in = q.Parts[0]
+	}
+	sub, ok := in.(*syntax.CmdSubst)
+	if !ok || len(sub.Stmts) != 1 || len(sub.Stmts[0].Redirs) > 0 {
+		return false
+	}
+	call, ok := sub.Stmts[0].Cmd.(*syntax.CallExpr)
+	if !ok || len(call.Assigns) > 0 || len(call.Args) == 0 || call.Args[0].Lit() != "mktemp" {
+		return false
+	}
+	for _, a := range call.Args[1:] {
+		text, ok := constant(a)
+		if !ok || word.Has([]word.Word{{Text: text, Known: true}}, "-u", "--dry-run") {
+			return false
+		}
+	}
+	return true
+}

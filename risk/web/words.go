@@ -1,0 +1,67 @@
+package web
+
+import (
+	"net/url"
+	"strings"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/cloud"
+	"sallyport.dev/sallyport/risk/finding"
+)
+
+// words sees an address that says what is done more plainly than its method:
+// POST /users/7/delete and POST /users:batchDelete take away as DELETE does, and
+// GET /users/7/delete may.
+func words(l *finding.List, verb string, u *url.URL) {
+	verb = strings.ToUpper(strings.TrimSpace(verb))
+	parts := split(u.Path)
+	last := parts[len(parts)-1]
+	last = last[strings.LastIndexByte(last, ':')+1:]
+	if !safe(verb) {
+		if verb == "POST" || len(cloud.Words(last)) == 1 {
+			acts(l, last)
+		}
+		return
+	}
+	for _, part := range parts {
+		if gone[strings.ToLower(part)] {
+			l.Add(sallyport.High, "the address says %s, which a server may do though the method only asks", part)
+		}
+	}
+	if ws := cloud.Words(last); len(ws) == 2 && !strings.ContainsAny(last, "-_ .") && (gone[ws[0]] || gone[ws[1]]) {
+		l.Add(sallyport.High, "the address says %s, which a server may do though the method only asks", last)
+	}
+}
+
+// acts judges the last word of the address of a request that changes something.
+// Long names are titles, not calls.
+func acts(l *finding.List, last string) {
+	ws := cloud.Words(last)
+	if len(ws) > 3 {
+		return
+	}
+	for _, w := range ws {
+		switch {
+		case gone[w]:
+			l.Effect(sallyport.EffectDelete)
+			l.Lost("the address says %s: what that takes away cannot be brought back", last)
+		case moves[w]:
+			l.Effect(sallyport.EffectMoney)
+			l.Lost("the address says %s: money cannot be called back", last)
+		}
+	}
+}
+
+// gone are verbs that take away.
+var gone = set("delete remove destroy purge drop shutdown reboot terminate unsubscribe erase wipe truncate uninstall kill")
+
+// moves are what addresses call the movement of money.
+var moves = set("pay payment payments payout payouts transfer transfers refund refunds charge charges withdraw withdrawal withdrawals remittance remittances disbursement disbursements")
+
+func set(list string) map[string]bool {
+	out := map[string]bool{}
+	for _, w := range strings.Fields(list) {
+		out[w] = true
+	}
+	return out
+}
