@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"sallyport.dev/sallyport/redact/encoded"
 )
 
 // A copier walks one JSON text and copies it, byte for byte except for the
@@ -176,7 +178,7 @@ func (c *copier) blob() error {
 
 func plainBase64(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; c == '_' || c == '-' || !base64Byte(c) && (c != '=' || i < len(s)-2) {
+		if c := s[i]; c == '_' || c == '-' || !encoded.Base64Byte(c) && (c != '=' || i < len(s)-2) {
 			return false
 		}
 	}

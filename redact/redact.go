@@ -21,6 +21,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/redact/visible"
+	"sallyport.dev/sallyport/redact/wrap"
 )
 
 // The defaults and bounds of Options.
@@ -43,6 +44,12 @@ type Options struct {
 	// Schema, if set, checks structured content against tool.OutputSchema.
 	// Its error is never shown: it may quote the data.
 	Schema func(tool sallyport.Tool, structured json.RawMessage) error
+	// Known, if set, returns the secrets that are searched for by value. It is
+	// called for each text.
+	Known func() []Known
+	// Fingerprint, if set, stands for a secret in what Secrets tells: always the
+	// same for one value, and of no use to who guesses. (secret.Vault)
+	Fingerprint func(value string) string
 }
 
 // A Sanitiser cleans results. It is safe for concurrent use.
@@ -59,6 +66,9 @@ func New(opt Options) *Sanitiser {
 	opt.MaxBytes = max(opt.MaxBytes, MinMaxBytes)
 	if opt.Base64 == 0 {
 		opt.Base64 = DefaultBase64
+	}
+	if opt.Fingerprint == nil {
+		opt.Fingerprint = func(string) string { return "unknown" }
 	}
 	return &Sanitiser{opt: opt, load: sync.OnceValues(newRules)}
 }
@@ -91,6 +101,7 @@ func (s *Sanitiser) Result(tool sallyport.Tool, out sallyport.Output) (clean jso
 			Hint: "the result is withheld; see the gateway's log", Err: err,
 		}
 	}
+	w.know(s.opt.Known, out.Content)
 	c := newCopier(out.Content, w)
 	c.check = len(out.Content) > s.opt.MaxBytes
 	clean, read, err := c.result()
@@ -101,11 +112,35 @@ func (s *Sanitiser) Result(tool sallyport.Tool, out sallyport.Output) (clean jso
 	if err != nil {
 		return failure(tool, err), true, []string{"malformed output"}, nil
 	}
+	if tool.Manifest.Untrusted {
+		if clean, err = s.wrapped(w, clean, out.Content, tool); err != nil {
+			return failure(tool, err), true, []string{"malformed output"}, nil
+		}
+		w.tally.notes = append(w.tally.notes, "untrusted: wrapped")
+	}
 	isError = out.IsError || read.isError
 	if !isError {
 		w.tally.notes = append(w.tally.notes, s.schema(tool, read.structured)...)
 	}
 	return clean, isError, w.tally.findings(), nil
+}
+
+// wrapped has its boundary within the bound on results: what does not fit with its
+// boundaries is cut further.
+func (s *Sanitiser) wrapped(w *work, clean, raw []byte, tool sallyport.Tool) ([]byte, error) {
+	for limit := s.opt.MaxBytes; ; {
+		out, err := wrap.Result(clean, tool.Name)
+		if err != nil || len(out) <= s.opt.MaxBytes {
+			return out, err
+		}
+		if limit /= 2; limit < 2*reserve {
+			return nil, malformed("it has too many blocks of text to wrap")
+		}
+		w.tally = tally{}
+		if clean, err = w.bounded(raw, limit); err != nil {
+			return nil, err
+		}
+	}
 }
 
 func (s *Sanitiser) schema(tool sallyport.Tool, structured json.RawMessage) []string {
@@ -166,6 +201,7 @@ func (s *Sanitiser) json(v json.RawMessage, show bool) json.RawMessage {
 	if err != nil {
 		return json.RawMessage(`{"withheld":"the rules for secrets did not load"}`)
 	}
+	w.know(s.opt.Known, v)
 	out, err := newCopier(v, w).document()
 	if err != nil {
 		return fmt.Appendf(nil, `{"withheld":"not valid JSON","total_bytes":%d}`, len(v))
@@ -180,6 +216,7 @@ func (s *Sanitiser) Text(t string) string {
 	if err != nil {
 		return "(withheld: the rules for secrets did not load)"
 	}
+	w.know(s.opt.Known, []byte(t))
 	total := len(t)
 	if total <= s.opt.MaxBytes {
 		return visible.String(w.clean(t))

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/zricethezav/gitleaks/v8/regexp"
+	"sallyport.dev/sallyport/redact/inject"
 )
 
 // A span is a part of a text that must not get out.
@@ -34,7 +34,7 @@ type rules struct {
 	byWord [][]uint16 // keyword → leak rules to run
 	assign int        // index in leaks of the generic assignment rule, -1 if none
 	always []uint16   // leak rules without a keyword
-	inject []*regexp.Regexp
+	inject *inject.Detector
 	pool   sync.Pool // of *scratch
 }
 
@@ -75,9 +75,8 @@ func ownWords() map[wordKind][]string {
 		wordKey:    {"password", "passwd", "pwd", "passphrase", "_pass", "identified by"},
 		wordDSN: {"host", "hostaddr", "server", "data source", "user", "username", "user id", "uid", "dbname",
 			"database", "initial catalog", "port", "sslmode"},
-		wordAuth: {"authorization"},
-		wordInject: {"instruction", "system prompt", "<|im_start|>", "<|system|>", "[inst]", "<system>", "</system>",
-			"<important>", "tell the user", "inform the user", "mention this", "you are now"},
+		wordAuth:   {"authorization"},
+		wordInject: inject.Words(),
 	}
 }
 
@@ -86,7 +85,7 @@ func newRules() (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rules{assign: -1, inject: injections()}
+	r := &rules{assign: -1, inject: inject.New()}
 	ids := map[string]int{}
 	var words []string
 	add := func(word string, kind wordKind) int {
@@ -148,7 +147,7 @@ func (r *rules) scan(s string) (spans []span, instruct bool) {
 		c.spans = ownSpans(s, c, c.spans)
 	}
 	if c.flag {
-		instruct = slices.ContainsFunc(r.inject, func(re *regexp.Regexp) bool { return re.MatchString(s) })
+		instruct = r.inject.Speaks(s)
 	}
 	if len(c.spans) == 0 {
 		return nil, instruct

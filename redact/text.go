@@ -1,10 +1,10 @@
 package redact
 
 import (
-	"encoding/base64"
 	"sort"
 	"strings"
 
+	"sallyport.dev/sallyport/redact/encoded"
 	"sallyport.dev/sallyport/redact/visible"
 )
 
@@ -15,6 +15,9 @@ type work struct {
 	b64   int  // longest base64 run to look into, in bytes of the run; 0 = none
 	show  bool // make hidden characters visible
 	tally tally
+
+	known  []Known // by value, that stand in the document
+	stored []Known // all of them, for what is encoded in it
 }
 
 // clean masks s and makes it visible. It returns s itself if nothing was to do.
@@ -49,6 +52,12 @@ func (w *work) spans(s string) []span {
 func (w *work) look(s string) []span {
 	spans, instruct := w.rules.scan(s)
 	w.tally.instruct = w.tally.instruct || instruct
+	for _, k := range w.known {
+		spans = k.spans(s, spans)
+	}
+	if len(w.known) > 0 && len(spans) > 1 {
+		spans = merge(spans)
+	}
 	n := len(spans)
 	if w.b64 > 0 {
 		spans = w.base64(s, spans)
@@ -151,57 +160,30 @@ const minBase64 = 24
 // whole if there is a secret in it.
 func (w *work) base64(s string, spans []span) []span {
 	for i := 0; i < len(s); {
-		if !base64Byte(s[i]) {
+		if !encoded.Base64Byte(s[i]) {
 			i++
 			continue
 		}
 		start := i
-		for i < len(s) && base64Byte(s[i]) {
+		for i < len(s) && encoded.Base64Byte(s[i]) {
 			i++
 		}
 		run := s[start:i]
 		for i < len(s) && s[i] == '=' {
 			i++
 		}
-		if len(run) < minBase64 || len(run) > w.b64 || !readable(run[:minBase64]) {
+		if len(run) < minBase64 || len(run) > w.b64 || !encoded.Readable(run[:minBase64]) {
 			continue
 		}
-		if found, _ := w.rules.scan(decode(run)); len(found) > 0 {
+		plain := encoded.Base64(run)
+		found, instruct := w.rules.scan(plain)
+		w.tally.instruct = w.tally.instruct || instruct
+		for _, k := range w.stored {
+			found = k.spans(plain, found)
+		}
+		if len(found) > 0 {
 			spans = append(spans, span{start: start, end: i, name: "base64 of " + found[0].name, rank: rankOwn})
 		}
 	}
 	return spans
-}
-
-func base64Byte(c byte) bool {
-	return wordByte(c) || c == '+' || c == '/' || c == '-'
-}
-
-func decode(run string) string {
-	enc := base64.RawStdEncoding
-	if strings.ContainsAny(run, "-_") {
-		enc = base64.RawURLEncoding
-	}
-	b, err := enc.DecodeString(run[:len(run)-len(run)%4])
-	if err != nil {
-		return ""
-	}
-	if tail := run[len(run)-len(run)%4:]; len(tail) > 1 {
-		if t, err := enc.DecodeString(tail); err == nil {
-			b = append(b, t...)
-		}
-	}
-	return string(b)
-}
-
-// readable reports whether a run decodes to text, so that hashes, names and
-// paths are not decoded in full.
-func readable(run string) bool {
-	head := decode(run)
-	for i := range len(head) {
-		if c := head[i]; c < ' ' && c != '\n' && c != '\t' && c != '\r' || c == 0x7f {
-			return false
-		}
-	}
-	return head != ""
 }

@@ -6,9 +6,12 @@ package secret
 import (
 	"context"
 	"crypto/cipher"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,7 +35,7 @@ const keyPrefix = "sallyport-secrets-v1:"
 // MaxValue bounds one secret.
 const MaxValue = 64 << 10
 
-// A Store keeps ciphertexts. (store/sqlite)
+// A Store keeps ciphertexts. (store/relational)
 type Store interface {
 	PutSecret(ctx context.Context, tenant, name string, ciphertext []byte, e sallyport.Entry) error
 
@@ -51,6 +54,7 @@ type Store interface {
 type Vault struct {
 	store Store
 	aead  cipher.AEAD
+	mac   []byte // key of fingerprints
 }
 
 // CreateKey writes a new key to dir. It never overwrites one.
@@ -67,6 +71,15 @@ func CreateKey(dir string) error {
 
 // Open returns a vault over store with the key in dir, which must be private.
 func Open(dir string, store Store) (*Vault, error) {
+	key, err := loadKey(dir)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := chacha20poly1305.NewX(key)
+	return &Vault{store: store, aead: aead, mac: keyed(key, "sallyport fingerprint v1")}, err
+}
+
+func loadKey(dir string) ([]byte, error) {
 	path := filepath.Join(dir, KeyFile)
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,8 +100,19 @@ func Open(dir string, store Store) (*Vault, error) {
 	if !ok || err != nil || len(key) != chacha20poly1305.KeySize {
 		return nil, badKey(err, "restore it from a backup", "the secrets' key %s is malformed", path)
 	}
-	aead, err := chacha20poly1305.NewX(key)
-	return &Vault{store: store, aead: aead}, err
+	return key, nil
+}
+
+// Fingerprint stands for a secret where its value must not: the same for the
+// same value on every gateway with this key, and no help to who guesses.
+func (v *Vault) Fingerprint(value string) string {
+	return hex.EncodeToString(keyed(v.mac, value)[:8])
+}
+
+func keyed(key []byte, text string) []byte {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte(text))
+	return m.Sum(nil)
 }
 
 const keysHint = "the folder keys/ of the data folder must belong to the gateway"
@@ -125,8 +149,12 @@ const boxVersion = 1
 // bound is the associated data of a secret; lengths first, so that no two
 // pairs of tenant and name share it.
 func bound(tenant, name string) []byte {
-	b := []byte("sallyport secret v1\x00")
-	for _, s := range []string{tenant, name} {
+	return associated("sallyport secret v1\x00", tenant, name)
+}
+
+func associated(purpose string, parts ...string) []byte {
+	b := []byte(purpose)
+	for _, s := range parts {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
 		b = append(b, s...)
 	}

@@ -1,0 +1,174 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/redact/encoded"
+	"sallyport.dev/sallyport/redact/visible"
+)
+
+// A Known is a secret that is known by its value.
+type Known struct{ Name, Value string }
+
+// spans finds the secret in s.
+func (k Known) spans(s string, spans []span) []span {
+	if len(k.Value) < minKnown {
+		return spans
+	}
+	for from := strings.Index(s, k.Value); from >= 0; {
+		end := from + len(k.Value)
+		spans = append(spans, span{start: from, end: end, name: "stored secret " + k.Name, rank: rankOwn})
+		if from = strings.Index(s[end:], k.Value); from >= 0 {
+			from += end
+		}
+	}
+	return spans
+}
+
+// know has w search for the secrets that can stand in raw.
+func (w *work) know(known func() []Known, raw []byte) {
+	if known == nil {
+		return
+	}
+	w.stored = known()
+	escapes := bytes.Contains(raw, []byte(`\u`)) || visible.Index(string(raw)) >= 0 // either can tear a value apart
+	for _, k := range w.stored {
+		body := quote(nil, k.Value)
+		if escapes || bytes.Contains(raw, []byte(k.Value)) || bytes.Contains(raw, body[1:len(body)-1]) {
+			w.known = append(w.known, k)
+		}
+	}
+}
+
+const (
+	minKnown     = 8       // bytes of a known secret that is searched for
+	maxOutbound  = 1 << 20 // bytes of arguments that are looked through
+	maxLayers    = 4       // encodings around a secret
+	maxLeaks     = 16      // that are told
+	maxUnpacking = 4       // times the arguments' size, in decoded bytes
+)
+
+// Secrets finds secrets in canonical arguments that are about to leave: the
+// formats that results are masked for, and the known ones; as they are, or
+// percent-encoded, in hex, base64, HTML entities, backslash escapes or JSON
+// within strings, a few layers deep. A part names the place, the kind and a
+// fingerprint, never the secret. whole is false where there was more than is
+// looked through.
+func (s *Sanitiser) Secrets(args json.RawMessage) (parts []sallyport.Part, whole bool) {
+	w, err := s.work(false)
+	if err != nil {
+		return nil, false
+	}
+	w.pii, w.b64 = PII{}, 0
+	o := &outbound{work: w, print: s.opt.Fingerprint, budget: maxUnpacking * max(len(args), 4<<10)}
+	if s.opt.Known != nil {
+		o.known = s.opt.Known()
+	}
+	whole = len(args) <= maxOutbound
+	o.document(args[:min(len(args), maxOutbound)], "", 0)
+	return o.parts, whole && o.budget >= 0
+}
+
+// An outbound is one set of arguments being looked through.
+type outbound struct {
+	work   *work
+	known  []Known
+	print  func(string) string
+	parts  []sallyport.Part
+	budget int // bytes that may still be decoded
+}
+
+// document looks through JSON. What is cut off in the middle is looked through
+// as far as it goes.
+func (o *outbound) document(raw []byte, path string, layer int) {
+	dec := jsontext.NewDecoder(bytes.NewReader(raw), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	key := ""
+	for {
+		tok, err := dec.ReadToken()
+		if err != nil {
+			return
+		}
+		if tok.Kind() != '"' {
+			if tok.Kind() == '0' {
+				o.text(tok.String(), "", path+string(dec.StackPointer()), layer)
+			}
+			key = ""
+			continue
+		}
+		value := tok.String()
+		if kind, n := dec.StackIndex(dec.StackDepth()); kind == '{' && n%2 == 1 {
+			key = value
+			o.text(value, "", path+string(dec.StackPointer()), layer)
+			continue
+		}
+		o.text(value, key, path+string(dec.StackPointer()), layer)
+		key = ""
+	}
+}
+
+// text looks at one text, and at what it is in other encodings.
+func (o *outbound) text(s, key, path string, layer int) {
+	if s == "" || len(o.parts) >= maxLeaks {
+		return
+	}
+	if key != "" && layer == 0 && hint(key) {
+		if name := secretKey(key, s); name != "" {
+			o.leak(path, name, s)
+			return
+		}
+		head := key + `="`
+		o.spans(head+s+`"`, len(head), len(head)+len(s), path)
+	}
+	bare, _ := strip(s)
+	o.spans(bare, 0, len(bare), path)
+	for _, k := range o.known {
+		if len(k.Value) >= minKnown && strings.Contains(bare, k.Value) {
+			o.leak(path, "stored secret "+k.Name, k.Value)
+		}
+	}
+	if layer >= maxLayers {
+		return
+	}
+	for _, view := range encoded.Views(bare) {
+		if o.budget -= len(view); o.budget < 0 {
+			return
+		}
+		if t := strings.TrimSpace(view); t != "" && (t[0] == '{' || t[0] == '[' || t[0] == '"') && json.Valid([]byte(t)) {
+			o.document([]byte(t), path, layer+1)
+			continue
+		}
+		o.text(view, "", path, layer+1)
+	}
+}
+
+func (o *outbound) spans(s string, from, to int, path string) {
+	for _, sp := range o.work.look(s) {
+		start, end := max(sp.start, from), min(sp.end, to)
+		if start < end {
+			o.leak(path, sp.name, s[start:end])
+		}
+	}
+}
+
+func (o *outbound) leak(path, name, value string) {
+	text := name + ", fingerprint " + o.print(value)
+	path = o.work.clean(path) // a name can be a secret, too
+	for _, k := range o.known {
+		if len(k.Value) >= minKnown {
+			path = strings.ReplaceAll(path, k.Value, markOpen+k.Name+markClose)
+		}
+	}
+	for _, p := range o.parts {
+		if p.Text == text {
+			return
+		}
+	}
+	if len(o.parts) < maxLeaks {
+		o.parts = append(o.parts, sallyport.Part{Path: path, Label: "secret", Text: text})
+	}
+}
