@@ -1,0 +1,259 @@
+package egress
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sallyport.dev/sallyport"
+)
+
+// The sandbox host and its broker speak over one socket of packets: the host
+// opens a grant, with the listening socket of the sandbox attached, and closes
+// it; the broker then tells what was attempted. Nothing else is said.
+
+// MaxConnections bounds what one grant tells.
+const MaxConnections = 64
+
+const maxPacket = 128 << 10
+
+type order struct {
+	Open  *Grant `json:"open,omitempty"`
+	Close string `json:"close,omitempty"` // id of a grant
+}
+
+type account struct {
+	ID          string                 `json:"id"`
+	Connections []sallyport.Connection `json:"connections"`
+}
+
+// A tally counts what each open grant attempts.
+type tally struct {
+	mu   sync.Mutex
+	open map[string]map[sallyport.Connection]*sallyport.Connection // by grant, then by what is alike
+}
+
+func (t *tally) note(e Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := t.open[e.Grant]
+	key := sallyport.Connection{Target: (Target{Host: e.Host, Port: e.Port}).String(), Allowed: e.Allowed, Reason: string(e.Reason)}
+	if all == nil || all[key] == nil && len(all) >= MaxConnections {
+		return
+	}
+	if all[key] == nil {
+		a := key
+		all[key] = &a
+	}
+	all[key].Count++
+	all[key].Bytes += e.Bytes
+}
+
+func (t *tally) begin(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open[id] = map[sallyport.Connection]*sallyport.Connection{}
+}
+
+func (t *tally) end(id string) []sallyport.Connection {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]sallyport.Connection, 0, len(t.open[id]))
+	for _, a := range t.open[id] {
+		out = append(out, *a)
+	}
+	delete(t.open, id)
+	slices.SortFunc(out, func(a, b sallyport.Connection) int {
+		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Reason, b.Reason))
+	})
+	return out
+}
+
+// Obey serves the grants that the sandbox host sends over c, until c ends. It
+// sets b.Report.
+func (b *Broker) Obey(ctx context.Context, c *net.UnixConn) error {
+	t := &tally{open: map[string]map[sallyport.Connection]*sallyport.Connection{}}
+	b.Report = t.note
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	ends := map[string]context.CancelFunc{}
+	for {
+		o, l, err := receive(c)
+		if err != nil {
+			return err
+		}
+		switch {
+		case o.Open != nil && l != nil:
+			grant, end := context.WithCancel(ctx)
+			ends[o.Open.ID] = end
+			t.begin(o.Open.ID)
+			all.Go(func() {
+				_ = b.Serve(grant, l, *o.Open)
+				<-grant.Done() // it is open until the host closes it, even if its time is over
+				data, err := json.Marshal(account{o.Open.ID, t.end(o.Open.ID)})
+				if err == nil {
+					_, _ = c.Write(data)
+				}
+			})
+		case o.Close != "":
+			if end := ends[o.Close]; end != nil {
+				end()
+				delete(ends, o.Close)
+			}
+		}
+	}
+}
+
+// receive reads one order, and the socket that came with it.
+func receive(c *net.UnixConn) (o order, l net.Listener, err error) {
+	buf, oob := make([]byte, maxPacket), make([]byte, unix.CmsgSpace(4))
+	n, k, flags, _, err := c.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return o, nil, err
+	}
+	if n == 0 {
+		return o, nil, net.ErrClosed
+	}
+	l, err = attached(oob[:k])
+	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		err = errors.New("an order was cut short")
+	}
+	if err == nil {
+		err = json.Unmarshal(buf[:n], &o)
+	}
+	if err == nil && (o.Open != nil) != (l != nil) {
+		err = errors.New("a grant comes with a socket, and nothing else does")
+	}
+	if err != nil && l != nil {
+		_ = l.Close()
+	}
+	return o, l, err
+}
+
+func attached(oob []byte) (net.Listener, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(messages) != 1 {
+		return nil, errors.Join(err, errors.New("one socket comes with a grant"))
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return nil, errors.Join(err, errors.New("one socket comes with a grant"))
+	}
+	f := os.NewFile(uintptr(fds[0]), "sandbox")
+	defer f.Close()
+	return net.FileListener(f)
+}
+
+// A Remote is the sandbox host's side: a broker in another process. It is safe
+// for concurrent use. Once the broker is gone, nothing is granted any more.
+type Remote struct {
+	conn *net.UnixConn
+
+	mu      sync.Mutex
+	waiting map[string]chan []sallyport.Connection
+	gone    error
+}
+
+// ErrGone means that the broker's process has ended.
+var ErrGone = errors.New("the egress broker is gone")
+
+// NewRemote takes over a connection to Obey.
+func NewRemote(c *net.UnixConn) *Remote {
+	r := &Remote{conn: c, waiting: map[string]chan []sallyport.Connection{}}
+	go r.listen()
+	return r
+}
+
+func (r *Remote) listen() {
+	buf := make([]byte, maxPacket)
+	for {
+		n, err := r.conn.Read(buf)
+		if err != nil || n == 0 {
+			break
+		}
+		var a account
+		if json.Unmarshal(buf[:n], &a) != nil {
+			break
+		}
+		r.mu.Lock()
+		if w := r.waiting[a.ID]; w != nil {
+			w <- a.Connections
+			delete(r.waiting, a.ID)
+		}
+		r.mu.Unlock()
+	}
+	_ = r.conn.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone = ErrGone
+	for id, w := range r.waiting {
+		close(w)
+		delete(r.waiting, id)
+	}
+}
+
+// Open has the broker serve a listening socket under a grant; the caller may
+// close its own then. end ends the service and tells what was attempted; what a
+// broker that is gone saw is lost, and ErrGone says so.
+func (r *Remote) Open(g Grant, socket *os.File) (end func() ([]sallyport.Connection, error), err error) {
+	data, err := json.Marshal(order{Open: &g})
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan []sallyport.Connection, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gone != nil {
+		return nil, r.gone
+	}
+	if r.waiting[g.ID] != nil {
+		return nil, fmt.Errorf("grant %s is open already", g.ID)
+	}
+	if _, _, err := r.conn.WriteMsgUnix(data, unix.UnixRights(int(socket.Fd())), nil); err != nil {
+		return nil, errors.Join(ErrGone, err)
+	}
+	r.waiting[g.ID] = done
+	return func() ([]sallyport.Connection, error) { return r.end(g.ID, done) }, nil
+}
+
+// endPatience is how long a broker may take to end a grant.
+const endPatience = 5 * time.Second
+
+func (r *Remote) end(id string, done <-chan []sallyport.Connection) ([]sallyport.Connection, error) {
+	data, err := json.Marshal(order{Close: id})
+	if err == nil {
+		_, err = r.conn.Write(data)
+	}
+	if err != nil {
+		return nil, errors.Join(ErrGone, err)
+	}
+	late := time.NewTimer(endPatience)
+	defer late.Stop()
+	select {
+	case a, ok := <-done:
+		if !ok {
+			return nil, ErrGone
+		}
+		return a, nil
+	case <-late.C:
+		_ = r.conn.Close() // a broker that does not answer grants nothing more
+		return nil, ErrGone
+	}
+}
+
+// Close ends the broker.
+func (r *Remote) Close() error { return r.conn.Close() }

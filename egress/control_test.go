@@ -1,0 +1,121 @@
+package egress
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sallyport.dev/sallyport"
+)
+
+func packetPair(t *testing.T) (a, b *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "pair")
+		c, err := net.FileConn(f)
+		_ = f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[i] = c.(*net.UnixConn)
+	}
+	return out[0], out[1]
+}
+
+func TestRemote(t *testing.T) {
+	w := newWorld(t, grant("unused.test:80"))
+	ours, theirs := packetPair(t)
+	broker := *w.broker
+	over := make(chan error, 1)
+	go func() { over <- broker.Obey(t.Context(), theirs) }()
+	r := NewRemote(ours)
+
+	listen := func(name string) *os.File {
+		w.socket = filepath.Join(t.TempDir(), name)
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: w.socket, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		f, err := l.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close()
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	socket := listen("a")
+	end, err := r.Open(Grant{ID: "a", Rules: []string{"ok.test:80"}, Bytes: 1 << 20, Conns: 4, For: time.Minute}, socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"http://ok.test/", "http://ok.test/", "http://other.test/", "http://0x7f.1/"} {
+		get(t, w.client(), address)
+	}
+	_ = socket.Close()
+	got, err := end()
+	if err != nil || len(got) != 3 || !got[1].Allowed || got[1].Count != 2 || got[1].Target != "ok.test:80" || got[1].Bytes == 0 ||
+		got[2] != (sallyport.Connection{Target: "other.test:80", Reason: string(NotListed), Count: 1}) {
+		t.Errorf("attempts %+v, %v", got, err)
+	}
+	if _, err := net.Dial("unix", w.socket); err == nil {
+		t.Error("the socket is still served")
+	}
+
+	// A broker that is gone grants nothing, and what it saw is not made up.
+	end, err = r.Open(grantNamed("b"), listen("b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = theirs.Close()
+	<-over
+	if _, err := end(); !errors.Is(err, ErrGone) {
+		t.Errorf("end: %v", err)
+	}
+	for range 200 {
+		if _, err = r.Open(grantNamed("c"), listen("c")); errors.Is(err, ErrGone) {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Errorf("Open after the broker's end: %v", err)
+}
+
+func grantNamed(id string) Grant {
+	g := grant("ok.test:80")
+	g.ID = id
+	return g
+}
+
+func TestObeyRefuses(t *testing.T) {
+	for _, packet := range []string{"", "{", `{"open":{"id":"x"}}`, `{"close":"nobody"}` + "{"} {
+		ours, theirs := packetPair(t)
+		over := make(chan error, 1)
+		go func() { over <- new(Broker).Obey(t.Context(), theirs) }()
+		if packet == "" {
+			_ = ours.Close()
+		} else if _, err := ours.Write([]byte(packet)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-over:
+			if err == nil {
+				t.Errorf("%q: no error", packet)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%q was taken", packet)
+		}
+		_ = ours.Close()
+	}
+}
