@@ -14,6 +14,7 @@
 package gvisor
 
 import (
+	"net"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -40,6 +41,7 @@ type Request struct {
 	Files  []File   // made in WorkDir before the program starts
 	Stdin  []byte
 	Limits sallyport.Limits // no zero fields
+	Way    Way              // out of the sandbox
 	CallID string           // a label for lists and logs; never reaches the sandbox
 }
 
@@ -72,16 +74,44 @@ const (
 	LimitOutput    = "output"
 )
 
+// MaxConnections bounds the connections that a Result tells of.
+const MaxConnections = 64
+
+// A Broker lets sandboxes reach what they may. (egress)
+type Broker interface {
+	// Open serves l, the socket of one sandbox, for as long as within at most.
+	// It takes l over. ca is a certificate (PEM) that the sandbox must trust, or
+	// nil. end stops the service and tells what was attempted.
+	Open(id string, w Way, within time.Duration, l *net.UnixListener) (ca []byte, end func() []sallyport.Connection, err error)
+}
+
+// A Way says what a sandbox may reach. The zero value is nothing.
+type Way struct {
+	Reach  []string // host:port
+	Inject []Injection
+}
+
+// An Injection is a secret that the broker adds to requests to one host. It
+// never enters the sandbox.
+type Injection struct {
+	Name   string // of the secret
+	Host   string // host:port, one of Reach
+	Header string
+	Prefix string
+	Value  []byte
+}
+
 // A Result is how a run ended. Bytes are exact.
 type Result struct {
-	ID         string // random, new for each run
-	ExitCode   int    // 128+n when signal n ended the program or the run was killed
-	Signal     string // "SIGTERM", …; "" if the program exited by itself
-	Stdout     []byte
-	Stderr     []byte
-	Truncated  bool // stdout or stderr went beyond Limits.Output; the rest was dropped
-	KilledBy   KilledBy
-	LimitsHit  []string
-	Duration   time.Duration // whole life, boot and destruction included
-	PeakMemory int64         // bytes, of the whole sandbox
+	ID          string // random, new for each run
+	ExitCode    int    // 128+n when signal n ended the program or the run was killed
+	Signal      string // "SIGTERM", …; "" if the program exited by itself
+	Stdout      []byte
+	Stderr      []byte
+	Truncated   bool // stdout or stderr went beyond Limits.Output; the rest was dropped
+	KilledBy    KilledBy
+	LimitsHit   []string
+	Connections []sallyport.Connection // made or tried through the proxy, at most MaxConnections
+	Duration    time.Duration          // whole life, boot and destruction included
+	PeakMemory  int64                  // bytes, of the whole sandbox
 }

@@ -26,7 +26,9 @@ type Config struct {
 	Programs string // folder of RuntimeProgram and InitProgram
 	Dir      string // runtime folder, absolute, 0700; one Host at a time
 	Images   Images
-	MaxRuns  int // at once; more are refused, not queued. 0 means 16
+	MaxRuns  int    // at once; more are refused, not queued. 0 means 16
+	Warm     int    // sandboxes that wait, started, for the next request of their kind; 0 means none
+	Broker   Broker // nil refuses requests that are to reach something
 }
 
 // ErrInUse means that a living Host has the runtime folder.
@@ -41,6 +43,7 @@ type Host struct {
 	images openImages
 	spawn  *spawner
 	slots  chan struct{}
+	warm   *nursery
 
 	mu       sync.Mutex
 	running  map[string]*sandbox
@@ -63,6 +66,7 @@ func Open(cfg Config) (*Host, error) {
 		return nil, unavailable("give an absolute folder", "runtime folder %q is not absolute", cfg.Dir)
 	}
 	h := &Host{cfg: cfg, slots: make(chan struct{}, cfg.MaxRuns), running: map[string]*sandbox{}}
+	h.warm = newNursery(h, cfg.Warm)
 	ok := false
 	defer func() {
 		if !ok {
@@ -220,6 +224,10 @@ func (h *Host) reap() error {
 		}
 		errs = append(errs, g.Remove())
 	}
+	runs, _ := filepath.Glob(filepath.Join(h.runsDir(), "*")) // the pattern is well-formed
+	for _, dir := range runs {
+		errs = append(errs, removeRun(dir))
+	}
 	return errors.Join(append(errs, os.RemoveAll(h.runsDir()))...)
 }
 
@@ -231,7 +239,7 @@ func (h *Host) writeConstants() error {
 			return err
 		}
 	}
-	spec, err := bundleSpec(root)
+	spec, err := bundleSpec(root, "")
 	if err != nil {
 		return err
 	}
@@ -280,7 +288,9 @@ func (h *Host) List() []Running {
 	defer h.mu.Unlock()
 	all := make([]Running, 0, len(h.running))
 	for _, s := range h.running {
-		all = append(all, Running{s.id, s.callID, s.began})
+		if !s.ended && !s.waiting {
+			all = append(all, Running{s.id, s.callID, s.began})
+		}
 	}
 	return all
 }
@@ -289,8 +299,9 @@ func (h *Host) List() []Running {
 func (h *Host) Kill(id string) bool {
 	h.mu.Lock()
 	s := h.running[id]
+	ended := s == nil || s.ended || s.waiting
 	h.mu.Unlock()
-	if s == nil {
+	if ended {
 		return false
 	}
 	s.cancel(errKilled)
@@ -310,6 +321,7 @@ func (h *Host) Close() error {
 		s.cancel(errClosed)
 	}
 	h.mu.Unlock()
+	h.warm.close()
 	h.idle.Wait()
 	for _, f := range h.groups.Folders() {
 		_ = unix.Rmdir(f)
@@ -319,6 +331,7 @@ func (h *Host) Close() error {
 }
 
 func (h *Host) free() {
+	h.warm.close()
 	h.images.close()
 	if h.spawn != nil {
 		h.spawn.stop()

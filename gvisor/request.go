@@ -21,6 +21,20 @@ const (
 	maxProcess = 4096
 )
 
+// proxyURL is where a sandbox's proxy is. It is there whether or not anything
+// may be reached: a refusal in words is better than a network that fails.
+var proxyURL = fmt.Sprintf("http://127.0.0.1:%d", payload.ProxyPort)
+
+const noProxy = "localhost,127.0.0.1,::1"
+
+// trust tells the usual clients where the certificates are that they trust.
+func trust() (env []string) {
+	for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS"} {
+		env = append(env, name+"="+payload.Bundle)
+	}
+	return env
+}
+
 // environment is what every program starts with; a request's own variables win.
 func environment(own []string) []string {
 	env := []string{
@@ -30,6 +44,10 @@ func environment(own []string) []string {
 		"XDG_CACHE_HOME=" + WorkDir + "/.cache", "XDG_RUNTIME_DIR=/run",
 		"MPLCONFIGDIR=" + WorkDir + "/.cache/matplotlib",
 	}
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
+		env = append(env, name+"="+proxyURL)
+	}
+	env = append(env, "NO_PROXY="+noProxy, "no_proxy="+noProxy, "NODE_USE_ENV_PROXY=1")
 	kept := env[:0]
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
@@ -175,11 +193,35 @@ func validName(s string) bool {
 
 // encode writes a request as sallyport-init reads it.
 // Preconditions: r.Check() == nil.
-func (r Request) encode() []byte {
+func (r Request) encode(ca []byte) []byte {
+	return r.appendWork(r.appendSandbox(nil), ca)
+}
+
+// appendSandbox writes what a sandbox is like, whatever runs in it.
+func (r Request) appendSandbox(b []byte) []byte {
 	inodes := max(256, r.Limits.Disk/4096)
-	b := payload.Append(nil, payload.Disk, fmt.Appendf(nil, "size=%d,nr_inodes=%d", r.Limits.Disk, inodes))
+	b = payload.Append(b, payload.Disk, fmt.Appendf(nil, "size=%d,nr_inodes=%d", r.Limits.Disk, inodes))
 	b = payload.Append(b, payload.Procs, payload.AppendUint32(nil, uint32(r.Limits.Processes)))
 	b = payload.Append(b, payload.Dir, []byte(WorkDir))
+	socket := ""
+	if len(r.Way.Reach) > 0 {
+		socket = socketInside
+	}
+	return payload.Append(b, payload.Proxy, []byte(socket))
+}
+
+// appendWork writes what to run, and that it runs now.
+func (r Request) appendWork(b []byte, ca []byte) []byte {
+	return payload.Append(r.appendProgram(b, ca), payload.Go, nil)
+}
+
+// appendProgram writes files, argv and environment.
+func (r Request) appendProgram(b []byte, ca []byte) []byte {
+	own := r.Env
+	if ca != nil {
+		b = payload.Append(b, payload.CA, ca)
+		own = append(trust(), own...)
+	}
 	made := map[string]bool{".": true}
 	for _, f := range r.Files {
 		b = appendFolders(b, path.Dir(f.Path), made)
@@ -193,10 +235,10 @@ func (r Request) encode() []byte {
 	for _, a := range r.Argv {
 		b = payload.Append(b, payload.Arg, []byte(a))
 	}
-	for _, e := range environment(r.Env) {
+	for _, e := range environment(own) {
 		b = payload.Append(b, payload.Env, []byte(e))
 	}
-	return payload.Append(b, payload.Go, nil)
+	return b
 }
 
 func appendFolders(b []byte, dir string, made map[string]bool) []byte {

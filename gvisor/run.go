@@ -48,25 +48,16 @@ func (h *Host) run(ctx context.Context, platform string, r Request) (Result, err
 	if err := r.Check(); err != nil {
 		return Result{}, err
 	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
-		e := unavailable("try again, or raise sandbox.runs", "all %d sandboxes are in use", h.cfg.MaxRuns)
-		e.RetryAfter = time.Second
-		return Result{}, e
-	}
-	image, err := h.findImage(r.Image)
+	release, err := h.slot()
 	if err != nil {
 		return Result{}, err
 	}
-	s, err := h.boot(ctx, platform, image, r)
+	s, err := h.start(ctx, platform, r)
 	if err != nil {
+		release()
 		return Result{}, err
 	}
-	s.wait()
-	res, err := s.destroy()
-	h.forget(s)
+	res, err := h.follow(s, release)
 	res.Duration = time.Since(began)
 	if ctx.Err() != nil && res.KilledBy == "" && s.status == nil {
 		return Result{}, ctx.Err()
@@ -74,12 +65,68 @@ func (h *Host) run(ctx context.Context, platform string, r Request) (Result, err
 	return res, err
 }
 
-func (h *Host) findImage(ref string) (*os.File, error) {
+// start starts a request, in a sandbox that is warm if there is one.
+func (h *Host) start(ctx context.Context, platform string, r Request) (*sandbox, error) {
+	image, digest, err := h.findImage(r.Image)
+	if err != nil {
+		return nil, err
+	}
+	key, warm := warmKeyOf(digest, platform, r)
+	if warm {
+		s := h.warm.take(key)
+		defer h.warm.refill(key)
+		if s != nil {
+			h.adopt(ctx, s, r)
+			return s, nil
+		}
+	}
+	s, err := h.boot(ctx, platform, image, r, false)
+	if err == nil {
+		s.tell(r, r.encode(s.ca))
+	}
+	return s, err
+}
+
+// follow waits for the end of a run and then calls release, once the sandbox is
+// gone. Where process 1 said that nothing of the run is left, the result does
+// not wait for the empty sandbox to be destroyed.
+func (h *Host) follow(s *sandbox, release func()) (Result, error) {
+	s.wait()
+	if !s.over {
+		defer release()
+		defer h.forget(s)
+		return s.destroy()
+	}
+	res, err := s.conclude()
+	h.mu.Lock()
+	s.ended = true
+	h.mu.Unlock()
+	go func() {
+		defer release()
+		if err := h.discard(s); err != nil {
+			slog.Error("an empty sandbox could not be destroyed", "sandbox", s.id, "err", err)
+		}
+	}()
+	return res, err
+}
+
+// slot takes one of the places for sandboxes; release gives it back.
+func (h *Host) slot() (release func(), err error) {
+	select {
+	case h.slots <- struct{}{}:
+		return func() { <-h.slots }, nil
+	default:
+		e := unavailable("try again, or raise sandbox.runs", "all %d sandboxes are in use", h.cfg.MaxRuns)
+		e.RetryAfter = time.Second
+		return nil, e
+	}
+}
+
+func (h *Host) findImage(ref string) (f *os.File, digest string, err error) {
 	img, err := h.cfg.Images.Find(ref)
 	if err == nil {
-		var f *os.File
 		if f, err = h.images.use(img); err == nil {
-			return f, nil
+			return f, img.Digest, nil
 		}
 	}
 	e := sallyport.Error{
@@ -90,7 +137,7 @@ func (h *Host) findImage(ref string) (*os.File, error) {
 		e = *known
 	}
 	e.Step, e.Err = sallyport.Execute, errors.Join(sallyport.ErrNotExecuted, err)
-	return nil, &e
+	return nil, "", &e
 }
 
 // newID returns a fresh id. Its end tells sallyport-runsc the memory limit.
@@ -142,6 +189,10 @@ func (s *sandbox) note(rec record) bool {
 	switch rec.kind {
 	case payload.Started:
 		s.started = true
+	case payload.Denied:
+		if len(s.denied) < payload.MaxDenied {
+			s.denied = append(s.denied, string(rec.data))
+		}
 	case payload.Exit:
 		ws := unix.WaitStatus(payload.Uint32(rec.data))
 		s.status = &ws
@@ -149,6 +200,7 @@ func (s *sandbox) note(rec record) bool {
 		s.failed = &startFailure{unix.Errno(payload.Uint32(rec.data)), string(rec.data[min(4, len(rec.data)):])}
 		return true
 	case payload.Done:
+		s.over = s.status != nil
 		return true
 	default: // what goes in, not what comes back
 	}
@@ -156,12 +208,12 @@ func (s *sandbox) note(rec record) bool {
 }
 
 // result tells how the run ended.
-// Preconditions: the sandbox is dead and its streams are drained.
+// Preconditions: the run is over and its streams are drained.
 func (s *sandbox) result(oom bool) (Result, error) {
 	res := Result{
 		ID: s.id, Stdout: s.stdout.kept, Stderr: s.stderr.kept,
 		Truncated: s.stdout.truncated || s.stderr.truncated, LimitsHit: s.limitsHit(),
-		PeakMemory: s.group.Peak(),
+		PeakMemory: s.group.Peak(), Connections: append(s.closeWay(), s.ownDenials()...),
 	}
 	switch {
 	case s.failed != nil && !oom:

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ var errBoot = errors.New("gVisor did not come up in time")
 // A sandbox is one running gVisor sandbox.
 type sandbox struct {
 	id     string
-	callID string
+	callID string // guarded by the host's mu
 	began  time.Time
 	argv0  string
 	limits sallyport.Limits
@@ -37,9 +38,17 @@ type sandbox struct {
 	stdout *capture
 	stderr *capture
 	report <-chan record
-	hits   *os.File // bytes from the limits sink
+	hits   *capture // bytes from the limits sink
+	orders *os.File // to process 1
+	feed   *os.File // to the program's stdin, nil if it is empty
 
+	ca      []byte                        // that the sandbox trusts, nil if none
+	endWay  func() []sallyport.Connection // ends the broker's service, nil if there is none
+	denied  []string                      // that the sandbox's own proxy refused
+	waiting bool                          // warm, without a request; guarded by the host's mu
+	ended   bool                          // its run has; guarded by the host's mu
 	started bool
+	over    bool             // process 1 said that nothing of the run is left
 	status  *unix.WaitStatus // of the program
 	failed  *startFailure
 	end     error // why the run was stopped, nil if it ended by itself
@@ -58,25 +67,33 @@ type startFailure struct {
 
 func isProgram(what, argv0 string) bool { return strings.HasPrefix(what, argv0+": ") }
 
-// boot starts a sandbox and hands it the request.
-func (h *Host) boot(ctx context.Context, platform string, image *os.File, r Request) (*sandbox, error) {
-	s := &sandbox{id: newID(r.Limits.Memory), callID: r.CallID, began: time.Now(), argv0: r.Argv[0], limits: r.Limits}
+// boot starts a sandbox that is to be told what to run: at once, or waiting says
+// that it has no request yet.
+func (h *Host) boot(ctx context.Context, platform string, image *os.File, r Request, waiting bool) (*sandbox, error) {
+	s := &sandbox{waiting: waiting, id: newID(r.Limits.Memory), callID: r.CallID, began: time.Now(), limits: r.Limits}
 	s.dir = filepath.Join(h.runsDir(), s.id)
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	if err := h.remember(s); err != nil {
 		return nil, err
 	}
 	err := os.Mkdir(s.dir, 0o700)
+	if err == nil && len(r.Way.Reach) > 0 {
+		err = h.openWay(s, r)
+	}
 	if err == nil {
 		if s.group, err = h.groups.New(s.id, r.Limits.Memory+cgroup.KernelOverhead, r.Limits.CPUs); err == nil {
-			if err = h.startRuntime(s, platform, image, r); err == nil {
+			if err = h.startRuntime(s, platform, image, len(r.Stdin) == 0); err == nil {
 				return s, nil
 			}
 			s.group.Remove() //nolint:errcheck // the first error is the one to tell
 		}
-		os.RemoveAll(s.dir)
 	}
+	s.closeWay()
+	removeRun(s.dir) //nolint:errcheck // the first error is the one to tell
 	h.forget(s)
+	if e, ok := errors.AsType[*sallyport.Error](err); ok {
+		return nil, e
+	}
 	return nil, &sallyport.Error{
 		Code: sallyport.Unavailable, Step: sallyport.Execute, Message: "the sandbox could not be made",
 		Hint: "see `sallyport doctor`", Err: errors.Join(sallyport.ErrNotExecuted, err),
@@ -103,11 +120,12 @@ func (h *Host) forget(s *sandbox) {
 }
 
 // startRuntime starts sallyport-runsc with its pipes. Both ends of each pipe
-// are closed on every path: the child's here, ours by their readers.
-func (h *Host) startRuntime(s *sandbox, platform string, image *os.File, r Request) (err error) {
+// are closed on every path: the child's here, ours by their readers, by tell,
+// or by destroy.
+func (h *Host) startRuntime(s *sandbox, platform string, image *os.File, noInput bool) (err error) {
 	var p pipes
 	defer func() { p.finish(err != nil) }()
-	stdin, feed := p.toChild(len(r.Stdin) == 0)
+	stdin, feed := p.toChild(noInput)
 	stdout, stdoutChild := p.fromChild()
 	stderr, stderrChild := p.fromChild()
 	orders, ordersIn := p.toChild(false)
@@ -118,8 +136,8 @@ func (h *Host) startRuntime(s *sandbox, platform string, image *os.File, r Reque
 	}
 	s.cmd = exec.Command(filepath.Join(h.cfg.Programs, RuntimeProgram),
 		"--root="+s.dir, "--platform="+platform, "--network=none", "--ignore-cgroups", "--directfs=false",
-		"--host-uds=none", "--host-fifo=none", "--overlay2=none", "--pod-init-config="+h.traceFile(),
-		"run", "--bundle="+h.bundle(), fmt.Sprintf("--exec-fd=%d", fdInit),
+		"--host-uds="+s.hostSockets(), "--host-fifo=none", "--overlay2=none", "--pod-init-config="+h.traceFile(),
+		"run", "--bundle="+h.bundleOf(s), fmt.Sprintf("--exec-fd=%d", fdInit),
 		fmt.Sprintf("--pass-fd=%d:3", fdPayload), fmt.Sprintf("--pass-fd=%d:4", fdReport), s.id)
 	s.cmd.Env = []string{"SALLYPORT_CGROUPS=" + strings.Join(s.group.Dirs(), ":")}
 	s.cmd.Dir = "/"
@@ -129,14 +147,23 @@ func (h *Host) startRuntime(s *sandbox, platform string, image *os.File, r Reque
 	if err := h.spawn.start(s.cmd); err != nil {
 		return err
 	}
-	s.stdout, s.stderr = captureStream(stdout, r.Limits.Output), captureStream(stderr, r.Limits.Output)
+	s.stdout, s.stderr = captureStream(stdout, 0), captureStream(stderr, 0)
 	s.report = readReport(report)
-	s.hits = hits
-	send(ordersIn, r.encode())
-	if feed != nil {
-		send(feed, r.Stdin)
-	}
+	s.hits = captureStream(hits, 16)
+	s.orders, s.feed = ordersIn, feed
 	return nil
+}
+
+// tell hands a sandbox what to run, once.
+func (s *sandbox) tell(r Request, orders []byte) {
+	s.argv0, s.limits = r.Argv[0], r.Limits
+	s.stdout.max.Store(r.Limits.Output)
+	s.stderr.max.Store(r.Limits.Output)
+	send(s.orders, orders)
+	if s.feed != nil {
+		send(s.feed, r.Stdin)
+	}
+	s.orders, s.feed = nil, nil
 }
 
 // send writes b and closes w, in the background. A reader that goes away ends it.
@@ -149,7 +176,7 @@ func send(w *os.File, b []byte) {
 
 // readReport decodes the records of process 1 until the pipe ends.
 func readReport(r *os.File) <-chan record {
-	out := make(chan record, 8) // more than init ever sends: never blocks
+	out := make(chan record, 8+payload.MaxDenied) // more than init ever sends: never blocks
 	go func() {
 		defer close(out)
 		defer r.Close()
@@ -172,51 +199,74 @@ func readReport(r *os.File) <-chan record {
 	return out
 }
 
-// destroy kills whatever is left of the sandbox, drains its streams, deletes
-// its traces and tells how the run ended. What cannot be deleted is logged and
-// left to the next start's reaper.
-func (s *sandbox) destroy() (Result, error) {
-	// The runtime first: it may not have joined its cgroup yet. Once it is gone,
-	// all that it ever started is in the cgroup.
-	_ = s.cmd.Process.Kill()
-	s.exit = s.cmd.Wait()
-	killErr := s.group.Kill(killPatience)
-	oom := s.group.OOMKills() > 0
-	for _, c := range []*capture{s.stdout, s.stderr} {
-		select {
-		case <-c.done:
-		case <-time.After(killPatience):
-			killErr = errors.Join(killErr, errors.New("a stream outlives its sandbox"))
-		}
+// conclude tells how a run ended whose sandbox still exists.
+// Preconditions: s.over.
+func (s *sandbox) conclude() (Result, error) {
+	for _, c := range []*capture{s.stdout, s.stderr, s.hits} {
+		c.settle()
 	}
-	if killErr != nil {
-		s.hits.Close()
-		return Result{ID: s.id}, &sallyport.Error{
-			Code: sallyport.Internal, Step: sallyport.Execute, Message: "the sandbox could not be destroyed",
-			Hint: "restart sallyport-sandboxd", Err: killErr,
-		}
+	return s.result(s.group.OOMKills() > 0)
+}
+
+// destroy kills whatever is left of the sandbox, drains its streams, deletes
+// its traces and tells how the run ended.
+func (s *sandbox) destroy() (Result, error) {
+	if err := s.kill(); err != nil {
+		return Result{ID: s.id}, err
 	}
 	for rec := range s.report { // what came in between the decision and the kill
 		if s.status == nil && s.end == nil {
 			s.note(rec)
 		}
 	}
-	res, err := s.result(oom)
-	if rmErr := errors.Join(s.group.Remove(), os.RemoveAll(s.dir)); rmErr != nil {
-		logLeftover(s.id, rmErr)
-	}
+	res, err := s.result(s.group.OOMKills() > 0)
+	s.remove()
 	return res, err
+}
+
+// kill ends every process of the sandbox and drains its streams.
+func (s *sandbox) kill() error {
+	for _, f := range []*os.File{s.orders, s.feed} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	// The runtime first: it may not have joined its cgroup yet. Once it is gone,
+	// all that it ever started is in the cgroup.
+	_ = s.cmd.Process.Kill()
+	s.exit = s.cmd.Wait()
+	err := s.group.Kill(killPatience)
+	for _, c := range []*capture{s.stdout, s.stderr, s.hits} {
+		select {
+		case <-c.done:
+		case <-time.After(killPatience):
+			err = errors.Join(err, errors.New("a stream outlives its sandbox"))
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return &sallyport.Error{
+		Code: sallyport.Internal, Step: sallyport.Execute, Message: "the sandbox could not be destroyed",
+		Hint: "restart sallyport-sandboxd", Err: err,
+	}
+}
+
+// remove deletes the traces of a dead sandbox. What cannot be deleted is logged
+// and left to the next start's reaper.
+func (s *sandbox) remove() {
+	if err := errors.Join(s.group.Remove(), removeRun(s.dir)); err != nil {
+		logLeftover(s.id, err)
+	}
 }
 
 // limitsHit names the limits that the run hit while it went on.
 func (s *sandbox) limitsHit() []string {
-	defer s.hits.Close()
-	b, _ := io.ReadAll(io.LimitReader(s.hits, 16))
 	var hit []string
-	if strings.ContainsRune(string(b), 'p') {
+	if bytes.ContainsRune(s.hits.kept, 'p') {
 		hit = append(hit, LimitProcesses)
 	}
-	if strings.ContainsRune(string(b), 'd') {
+	if bytes.ContainsRune(s.hits.kept, 'd') {
 		hit = append(hit, LimitDisk)
 	}
 	if s.stdout.truncated || s.stderr.truncated {

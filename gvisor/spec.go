@@ -25,13 +25,24 @@ const hostname = "sandbox"
 //
 // The capabilities are those of process 1 inside the sandbox, which drops them
 // before the program starts; the host's sandbox process has none.
-func bundleSpec(root string) ([]byte, error) {
+//
+// way is the folder of the socket that leads to the broker, "" for a sandbox
+// that reaches nothing.
+func bundleSpec(root, way string) ([]byte, error) {
 	caps := []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_ADMIN"}
 	ns := []specs.LinuxNamespace{}
 	for _, t := range []specs.LinuxNamespaceType{
 		specs.PIDNamespace, specs.NetworkNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.MountNamespace,
 	} {
 		ns = append(ns, specs.LinuxNamespace{Type: t})
+	}
+	mounts := []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc"},
+		// init mounts over /tmp; naming it keeps gVisor's own unsized one away.
+		{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"size=4096", "mode=0755", "ro"}},
+	}
+	if way != "" {
+		mounts = append(mounts, specs.Mount{Destination: wayInside, Type: "bind", Source: way, Options: []string{"bind", "ro", "nosuid", "nodev", "noexec"}})
 	}
 	return json.Marshal(specs.Spec{
 		Version: specs.Version,
@@ -46,12 +57,8 @@ func bundleSpec(root string) ([]byte, error) {
 		},
 		Root:     &specs.Root{Path: root, Readonly: true},
 		Hostname: hostname,
-		// init mounts over /tmp; naming it keeps gVisor's own unsized one away.
-		Mounts: []specs.Mount{
-			{Destination: "/proc", Type: "proc", Source: "proc"},
-			{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"size=4096", "mode=0755", "ro"}},
-		},
-		Linux: &specs.Linux{Namespaces: ns},
+		Mounts:   mounts,
+		Linux:    &specs.Linux{Namespaces: ns},
 		Annotations: map[string]string{
 			"dev.gvisor.spec.rootfs.source": "/proc/self/fd/6",
 			"dev.gvisor.spec.rootfs.type":   "erofs",

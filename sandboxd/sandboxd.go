@@ -6,6 +6,7 @@ package sandboxd
 import (
 	"context"
 	"fmt"
+	"math"
 	"os/exec"
 	"sync"
 	"time"
@@ -85,12 +86,18 @@ func (s *Server) Run(ctx context.Context, r *sandboxpb.RunRequest) (*sandboxpb.R
 	if err != nil {
 		return nil, sandboxpb.ToStatus(err)
 	}
-	return &sandboxpb.RunReply{
+	reply := &sandboxpb.RunReply{
 		SandboxId: res.ID, ExitCode: int32(res.ExitCode), Signal: res.Signal,
 		Stdout: res.Stdout, Stderr: res.Stderr, Truncated: res.Truncated,
 		KilledBy: string(res.KilledBy), LimitsHit: res.LimitsHit,
 		DurationMs: res.Duration.Milliseconds(), PeakMemoryBytes: res.PeakMemory,
-	}, nil
+	}
+	for _, a := range res.Connections {
+		reply.Attempts = append(reply.Attempts, &sandboxpb.Attempt{
+			Target: a.Target, Allowed: a.Allowed, Reason: a.Reason, Count: int32(min(a.Count, math.MaxInt32)), Bytes: a.Bytes,
+		})
+	}
+	return reply, nil
 }
 
 // List implements the protocol.
@@ -128,11 +135,14 @@ func (s *Server) tier(name string) (Tier, error) {
 func toRequest(r *sandboxpb.RunRequest) gvisor.Request {
 	l := r.GetLimits()
 	req := gvisor.Request{
-		Image: r.Image, Argv: r.Argv, Env: r.Env, Stdin: r.Stdin, CallID: r.CallId,
+		Image: r.Image, Argv: r.Argv, Env: r.Env, Stdin: r.Stdin, CallID: r.CallId, Way: gvisor.Way{Reach: r.Reach},
 		Limits: sallyport.Limits{
 			Timeout: milliseconds(l.GetTimeoutMs()), Memory: l.GetMemoryBytes(),
 			Processes: int(l.GetProcesses()), Disk: l.GetDiskBytes(), Output: l.GetOutputBytes(), CPUs: l.GetCpus(),
 		},
+	}
+	for _, i := range r.Inject {
+		req.Way.Inject = append(req.Way.Inject, gvisor.Injection{Name: i.GetName(), Host: i.GetHost(), Header: i.GetHeader(), Prefix: i.GetPrefix(), Value: i.GetValue()})
 	}
 	for _, f := range r.Files {
 		req.Files = append(req.Files, gvisor.File{Path: f.GetPath(), Content: f.GetContent()})

@@ -40,7 +40,7 @@ var module = regexp.MustCompile(`(?m)^[ \t]*(?:import[ \t]+[\w{*"']|export[ \t]+
 
 // command turns a job into what runs.
 func command(job sallyport.Job) (Command, error) {
-	c := Command{Tier: job.Tier, Limits: job.Limits.Or(sallyport.DefaultLimits()), CallID: job.CallID, Files: map[string][]byte{}}
+	c := Command{Tier: job.Tier, Limits: job.Limits.Or(sallyport.DefaultLimits()), CallID: job.CallID, Files: map[string][]byte{}, Reach: job.Egress}
 	script := job.Tool.Code
 	if script == nil {
 		return c, refuse(sallyport.Internal, "report this", "the tool %q has no code to run in a sandbox", job.Tool.Name)
@@ -48,9 +48,6 @@ func command(job sallyport.Job) (Command, error) {
 	lang, ok := languages[script.Language]
 	if !ok {
 		return c, refuse(sallyport.Unavailable, "use python, javascript or shell", "the tool's language %.40q is not known", script.Language)
-	}
-	if len(job.Egress) > 0 {
-		return c, refuse(sallyport.Unavailable, "remove `egress` from the tool's manifest", "sandboxes on this host have no network yet")
 	}
 	source := script.Source
 	if source == "" {

@@ -80,7 +80,7 @@ func TestCommand(t *testing.T) {
 		{"file over the code", job("python", `{"code":"x","files":{"main.py":"y"}}`), "", "the code itself"},
 		{"network", job("python", `{"code":"x","network":"all"}`), "", "take the network away"},
 		{"language", job("ruby", `{"code":"x"}`), "", "ruby"},
-		{"egress", egress, "", "no network yet"},
+		{"egress", egress, "python3 main.py", ""},
 		{"not code", sallyport.Job{}, "", "no code"},
 	} {
 		c, err := command(tt.job)
@@ -93,6 +93,9 @@ func TestCommand(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.err) || !errors.Is(err, sallyport.ErrNotExecuted) {
 			t.Errorf("%s: %v; want %q", tt.name, err, tt.err)
 		}
+	}
+	if c, _ := command(egress); len(c.Reach) != 1 || c.Reach[0] != "example.com:443" {
+		t.Errorf("egress: reach %q", c.Reach)
 	}
 	if c, _ := command(own); string(c.Stdin) != `{"n":1}` || string(c.Files["main.sh"]) != "cat" {
 		t.Errorf("a tool's own code: stdin %q, files %q", c.Stdin, c.Files)

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -25,6 +26,9 @@ type facts struct {
 	KilledBy       string   `json:"killed_by,omitempty"`
 	LimitsHit      []string `json:"limits_hit,omitempty"`
 	PeakMemory     int64    `json:"peak_memory_bytes"`
+
+	Connections []sallyport.Connection `json:"connections,omitempty"`
+	Denied      []string               `json:"egress_denied,omitempty"` // what a rule kept it from reaching
 }
 
 type content struct {
@@ -42,6 +46,7 @@ func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
 		ExitCode: o.ExitCode, Signal: o.Signal, DurationMS: o.Duration.Milliseconds(), Tier: o.Tier, SandboxID: o.SandboxID,
 		Truncated: o.Truncated, KilledBy: o.KilledBy, LimitsHit: o.LimitsHit, PeakMemory: o.PeakMemory,
 	}
+	f.Connections, f.Denied = o.Connections, denied(o.Connections)
 	f.Stdout, f.StdoutEncoding = lossless(o.Stdout)
 	f.Stderr, f.StderrEncoding = lossless(o.Stderr)
 	result := map[string]any{"structuredContent": f}
@@ -58,7 +63,7 @@ func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
 	result["content"] = texts(o, job.Limits)
 	result["isError"] = isError
 	b, err := json.Marshal(result)
-	return sallyport.Output{Content: b, IsError: isError}, err
+	return sallyport.Output{Content: b, IsError: isError, Connections: o.Connections}, err
 }
 
 // lossless returns b as it is where JSON can hold it, else in base64.
@@ -67,6 +72,16 @@ func lossless(b []byte) (text, encoding string) {
 		return string(b), ""
 	}
 	return base64.StdEncoding.EncodeToString(b), "base64"
+}
+
+// denied names what a rule, and not the network, kept a run from reaching.
+func denied(all []sallyport.Connection) (targets []string) {
+	for _, c := range all {
+		if !c.Allowed && c.Reason != "no_answer" && c.Reason != "no_address" && !slices.Contains(targets, c.Target) {
+			targets = append(targets, c.Target)
+		}
+	}
+	return targets
 }
 
 func object(b []byte) bool {
@@ -101,6 +116,9 @@ func texts(o Outcome, l sallyport.Limits) []content {
 		case "output":
 			notes = append(notes, fmt.Sprintf("Only the first %d bytes of its output were kept.", l.Output))
 		}
+	}
+	if d := denied(o.Connections); len(d) > 0 {
+		notes = append(notes, fmt.Sprintf("A rule of this gateway, not a fault of the network, kept it from reaching %s. Do not look for another way: an operator can allow a host for the tool.", strings.Join(d, ", ")))
 	}
 	if len(notes) > 0 {
 		out = append(out, content{"text", strings.Join(notes, " ")})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -27,6 +26,15 @@ type Command struct {
 	Image  string // "" means the backend's
 	Limits sallyport.Limits
 	CallID string
+	Reach  []string // host:port, all that it may reach
+	Inject []Injection
+}
+
+// An Injection is a secret that the egress broker adds to requests to one host,
+// outside of the sandbox.
+type Injection struct {
+	sallyport.SecretGrant
+	Value []byte
 }
 
 // An Outcome is how a command ended. Bytes are exact.
@@ -42,6 +50,8 @@ type Outcome struct {
 	PeakMemory int64
 	Tier       string
 	SandboxID  string
+
+	Connections []sallyport.Connection // made or tried
 }
 
 // Exec runs one command to its end. Limits that are zero take their defaults.
@@ -54,11 +64,14 @@ func (b *Backend) Exec(ctx context.Context, c Command) (Outcome, error) {
 	}
 	l := c.Limits.Or(sallyport.DefaultLimits())
 	req := &sandboxpb.RunRequest{
-		Tier: c.Tier, Image: c.Image, Argv: c.Argv, Env: c.Env, Stdin: c.Stdin, CallId: c.CallID,
+		Tier: c.Tier, Image: c.Image, Argv: c.Argv, Env: c.Env, Stdin: c.Stdin, CallId: c.CallID, Reach: c.Reach,
 		Limits: &sandboxpb.Limits{
 			TimeoutMs: max(1, l.Timeout.Milliseconds()), MemoryBytes: l.Memory, Processes: int32(min(l.Processes, 1<<20)),
 			DiskBytes: l.Disk, OutputBytes: l.Output, Cpus: l.CPUs,
 		},
+	}
+	for _, i := range c.Inject {
+		req.Inject = append(req.Inject, &sandboxpb.Injection{Name: i.Name, Host: i.Host, Header: i.Header, Prefix: i.Prefix, Value: i.Value})
 	}
 	for path, content := range c.Files {
 		req.Files = append(req.Files, &sandboxpb.File{Path: path, Content: content})
@@ -76,11 +89,17 @@ func (b *Backend) Exec(ctx context.Context, c Command) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, sandboxpb.FromStatus(err)
 	}
-	return Outcome{
+	out := Outcome{
 		ExitCode: int(r.ExitCode), Signal: r.Signal, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated,
 		KilledBy: r.KilledBy, LimitsHit: r.LimitsHit, Duration: time.Duration(r.DurationMs) * time.Millisecond,
 		PeakMemory: r.PeakMemoryBytes, Tier: c.Tier, SandboxID: r.SandboxId,
-	}, nil
+	}
+	for _, a := range r.Attempts {
+		out.Connections = append(out.Connections, sallyport.Connection{
+			Target: a.Target, Allowed: a.Allowed, Reason: a.Reason, Count: int(a.Count), Bytes: a.Bytes,
+		})
+	}
+	return out, nil
 }
 
 // awaitDeadline waits for a deadline that is about to come.
@@ -96,33 +115,40 @@ func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output,
 	if err != nil {
 		return sallyport.Output{}, err
 	}
-	if c.Env, err = b.reveal(ctx, job); err != nil {
+	secrets, err := b.reveal(ctx, job)
+	if err != nil {
 		return sallyport.Output{}, err
+	}
+	for _, s := range secrets {
+		if s.Header != "" {
+			c.Inject = append(c.Inject, s)
+		} else {
+			c.Env = append(c.Env, s.Env+"="+string(s.Value))
+		}
 	}
 	out, err := b.Exec(ctx, c)
 	if err != nil {
 		return sallyport.Output{}, err
 	}
-	for i, g := range job.Tool.Manifest.Secrets {
-		_, value, _ := strings.Cut(c.Env[i], "=")
-		out.Stdout, out.Stderr = hide(out.Stdout, g.Name, value), hide(out.Stderr, g.Name, value)
+	for _, s := range secrets {
+		out.Stdout, out.Stderr = hide(out.Stdout, s), hide(out.Stderr, s)
 	}
 	return present(job, out)
 }
 
 // hide masks a granted secret that a program prints as it is. What a program
 // encodes first gets past it: grant secrets to tools that do not talk.
-func hide(b []byte, name, value string) []byte {
-	if len(value) < 4 { // it would be found everywhere, and gives nothing away
+func hide(b []byte, s Injection) []byte {
+	if len(s.Value) < 4 { // it would be found everywhere, and gives nothing away
 		return b
 	}
-	return bytes.ReplaceAll(b, []byte(value), []byte("[masked: secret "+name+"]"))
+	return bytes.ReplaceAll(b, s.Value, []byte("[masked: secret "+s.Name+"]"))
 }
 
-// reveal makes the environment of granted secrets. They exist in memory and
-// inside the sandbox only.
-func (b *Backend) reveal(ctx context.Context, job sallyport.Job) ([]string, error) {
-	var env []string
+// reveal reads the granted secrets. They exist in memory only; those that go
+// into the environment inside the sandbox too.
+func (b *Backend) reveal(ctx context.Context, job sallyport.Job) ([]Injection, error) {
+	var out []Injection
 	for _, g := range job.Tool.Manifest.Secrets {
 		if b.o.Secrets == nil {
 			return nil, refuse(sallyport.Unavailable, "configure a secret store", "the tool needs the secret %q, and there is no secret store", g.Name)
@@ -133,9 +159,9 @@ func (b *Backend) reveal(ctx context.Context, job sallyport.Job) ([]string, erro
 			e.Step, e.Err = sallyport.Execute, errors.Join(sallyport.ErrNotExecuted, err)
 			return nil, &e
 		}
-		env = append(env, g.Env+"="+string(v))
+		out = append(out, Injection{g, v})
 	}
-	return env, nil
+	return out, nil
 }
 
 func refuse(code sallyport.Code, hint, format string, args ...any) error {

@@ -25,6 +25,7 @@ import (
 // A host is a real sallyport-sandboxd with folders of its own.
 type host struct {
 	program, run, state string
+	more                []string // arguments
 }
 
 func newHost(t *testing.T) host {
@@ -38,11 +39,11 @@ func newHost(t *testing.T) host {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	return host{filepath.Join(gvisortest.Programs(t), "sallyport-sandboxd"), filepath.Join(dir, "run"), filepath.Join(dir, "state")}
+	return host{filepath.Join(gvisortest.Programs(t), "sallyport-sandboxd"), filepath.Join(dir, "run"), filepath.Join(dir, "state"), nil}
 }
 
 func (h host) args() []string {
-	return []string{"-run", h.run, "-state", h.state, "-uids", filepath.Join(h.state, "uids.json"), "-cache", gvisortest.Cache()}
+	return append(h.more, "-run", h.run, "-state", h.state, "-uids", filepath.Join(h.state, "uids.json"), "-cache", gvisortest.Cache())
 }
 
 func (h host) start(t *testing.T, o sandbox.Options) *sandbox.Backend {

@@ -71,6 +71,13 @@ func OutputSchema() json.RawMessage {
 			"killed_by":         schema{"type": "string", "enum": []string{"memory", "timeout"}},
 			"limits_hit":        schema{"type": "array", "items": schema{"type": "string", "enum": []string{"processes", "disk", "output"}}},
 			"peak_memory_bytes": schema{"type": "integer", "minimum": 0},
+			"connections": schema{"type": "array", "description": "What the program reached, or tried to.", "items": schema{
+				"type": "object", "required": []string{"target", "allowed", "count"}, "properties": schema{
+					"target": text, "allowed": schema{"type": "boolean"}, "reason": text,
+					"count": schema{"type": "integer", "minimum": 1}, "bytes": schema{"type": "integer", "minimum": 0},
+				},
+			}},
+			"egress_denied": schema{"type": "array", "items": text, "description": "What a rule, not the network, kept the program from reaching."},
 		},
 	})
 }

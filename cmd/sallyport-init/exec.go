@@ -46,6 +46,9 @@ func execHost(args []string) {
 	}
 	syscall.Umask(0o077)
 	err := syscall.Exec(args[3], args[4:], os.Environ())
+	if err == syscall.EACCES {
+		die(127, args[3]+" (it, and every folder above it, must be open to the server's own user)", err)
+	}
 	die(127, args[3], err)
 }
 

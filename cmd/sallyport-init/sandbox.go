@@ -22,13 +22,16 @@ const (
 
 // An order is what the payload asks for.
 type order struct {
-	disk  string
-	procs uint32
-	dir   string
-	argv  []string
-	env   []string
-	file  int // descriptor of the file being written, -1 if none
-	ready bool
+	settled bool
+	disk    string
+	procs   uint32
+	dir     string
+	argv    []string
+	env     []string
+	file    int // descriptor of the file being written, -1 if none
+	ready   bool
+	ahead   interpreter
+	proxy   *string // socket that the proxy leads to, "" = it denies by itself, nil = no proxy
 }
 
 func runSandbox() {
@@ -47,10 +50,25 @@ func runSandbox() {
 		o.take(k, data)
 	}
 	o.closeFile()
-	o.prepare()
+	o.settle()
 	syscall.Close(fdPayload)
-	dropPrivileges(o.procs)
+	if o.ahead.pid > 0 {
+		reap(o.release())
+	}
 	reap(o.start())
+}
+
+// settle does, once, what is the same for every program of this sandbox.
+func (o *order) settle() {
+	if o.settled {
+		return
+	}
+	o.settled = true
+	o.prepare()
+	if o.proxy != nil {
+		startProxy(*o.proxy)
+	}
+	dropPrivileges(o.procs)
 }
 
 // take follows one record.
@@ -81,6 +99,14 @@ func (o *order) take(k payload.Kind, data []byte) {
 		}
 	case payload.Arg:
 		o.argv = append(o.argv, string(data))
+	case payload.Ahead:
+		o.startAhead()
+	case payload.CA:
+		o.prepare()
+		trust(data)
+	case payload.Proxy:
+		socket := string(data)
+		o.proxy = &socket
 	case payload.Env:
 		o.env = append(o.env, string(data))
 	default:

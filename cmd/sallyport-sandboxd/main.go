@@ -27,10 +27,15 @@ import (
 type options struct {
 	run, state, book, cache, programs string
 	socket                            string
-	peer, maxRuns, firstUID           int
+	peer, maxRuns, warm, firstUID     int
+	private, own                      string
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == brokerWord {
+		brokerMain(os.Args[2:])
+		return
+	}
 	o := parse(os.Args[1:])
 	if err := serve(o); err != nil {
 		if e, ok := errors.AsType[*sallyport.Error](err); ok {
@@ -53,7 +58,10 @@ func parse(args []string) options {
 	f.StringVar(&o.socket, "socket", "", "listen on this unix socket instead of descriptor 3")
 	f.IntVar(&o.peer, "peer", 0, "with -socket: the uid that may connect, beside root")
 	f.IntVar(&o.maxRuns, "max-runs", 16, "sandboxes at once; more are refused")
+	f.IntVar(&o.warm, "warm", 4, "started sandboxes that may wait for the next call of their kind; each holds about 30 MB")
 	f.IntVar(&o.firstUID, "first-uid", 64600, "first of the 800 uids of third-party servers")
+	f.StringVar(&o.private, "egress-private", "", "private CIDR ranges that sandboxes may reach where a tool lists a host in them, with commas between")
+	f.StringVar(&o.own, "egress-own", "", "HOST:PORT addresses of gateways, which sandboxes never reach, with commas between")
 	_ = f.Parse(args) // exits on an error
 	if f.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "sallyport-sandboxd: unexpected argument %q\n", f.Arg(0))
@@ -73,10 +81,13 @@ func serve(o options) error {
 	if err != nil {
 		return err
 	}
-	host, err := gvisor.OpenFree(o.run, gvisor.Config{Programs: o.programs, Images: images{image.NewStore(o.cache)}, MaxRuns: o.maxRuns})
+	way := &brokerProcess{o: o}
+	host, err := gvisor.OpenFree(o.run, gvisor.Config{Programs: o.programs, Images: images{image.NewStore(o.cache)}, MaxRuns: o.maxRuns, Warm: o.warm, Broker: way})
 	if err != nil {
 		return err
 	}
+	way.nursery = host
+	defer way.close()
 	defer host.Close()
 	g := sandboxd.NewServer(sandboxd.Config{
 		GVisor: host, Nursery: host,

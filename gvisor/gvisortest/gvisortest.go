@@ -104,10 +104,13 @@ func (c cache) Find(ref string) (gvisor.Image, error) {
 }
 
 // Open opens a Host that the test's end closes.
-func Open(t testing.TB) *gvisor.Host {
+func Open(t testing.TB, alter ...func(*gvisor.Config)) *gvisor.Host {
 	t.Helper()
-	images := Images(t)
-	h, err := gvisor.Open(gvisor.Config{Programs: Programs(t), Dir: filepath.Join(t.TempDir(), "run"), Images: images})
+	c := gvisor.Config{Programs: Programs(t), Dir: filepath.Join(t.TempDir(), "run"), Images: Images(t)}
+	for _, f := range alter {
+		f(&c)
+	}
+	h, err := gvisor.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}

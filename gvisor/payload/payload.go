@@ -22,19 +22,43 @@ const (
 	Data   Kind = 'C' // content of the last File; may repeat
 	Arg    Kind = 'A' // one element of argv
 	Env    Kind = 'E' // one NAME=value
+	Proxy  Kind = 'X' // unix socket that the proxy on the loopback interface leads to; "" = it denies everything by itself
+	CA     Kind = 'T' // PEM to add to the image's certificates, in the file Bundle
+	Ahead  Kind = 'Z' // start what the Args so far say, ahead of the program; see the text below
 	Go     Kind = 'G' // start now
+)
+
+// After Ahead, process 1 starts an interpreter with two pipes more: it writes a
+// byte to descriptor 4 when it is ready, and reads from descriptor 3, to its
+// end, what to be: argv and then the environment, each element ended by a NUL
+// byte, with the count of argv as the first element. Without Args there is no
+// interpreter and the program is started at Go as ever.
+const (
+	AheadOrders = 3
+	AheadReady  = 4
 )
 
 // The records from the sandbox.
 const (
+	Ready   Kind = 'w' // after Ahead: the sandbox waits for its program
 	Started Kind = 's' // the program runs
 	Failed  Kind = 'x' // uint32 errno, then text: the program could not be started
+	Denied  Kind = 'n' // what a program asked a proxy for that denies everything; at most MaxDenied
 	Exit    Kind = 'e' // uint32 wait status of the program
 	Done    Kind = 'z' // no process of the run is left, or the drain window is over
 )
 
 // MaxRecord is the largest record. Content of files is split.
 const MaxRecord = 1 << 20
+
+// ProxyPort is where the proxy listens, on the sandbox's loopback interface.
+const ProxyPort = 3128
+
+// Bundle is the file of the certificates that a sandbox with a CA trusts.
+const Bundle = "/run/sallyport-ca.pem"
+
+// MaxDenied bounds the Denied records of one run.
+const MaxDenied = 32
 
 // HeaderSize is the size of a record's header: its kind and its length.
 const HeaderSize = 5

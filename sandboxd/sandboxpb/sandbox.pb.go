@@ -392,6 +392,8 @@ type RunRequest struct {
 	Stdin         []byte                 `protobuf:"bytes,6,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	Limits        *Limits                `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
 	CallId        string                 `protobuf:"bytes,8,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"` // a label for lists and logs
+	Reach         []string               `protobuf:"bytes,9,rep,name=reach,proto3" json:"reach,omitempty"`                 // host:port, all that it may reach
+	Inject        []*Injection           `protobuf:"bytes,10,rep,name=inject,proto3" json:"inject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -482,6 +484,173 @@ func (x *RunRequest) GetCallId() string {
 	return ""
 }
 
+func (x *RunRequest) GetReach() []string {
+	if x != nil {
+		return x.Reach
+	}
+	return nil
+}
+
+func (x *RunRequest) GetInject() []*Injection {
+	if x != nil {
+		return x.Inject
+	}
+	return nil
+}
+
+// An Injection is a secret that the egress broker adds to requests to one host.
+type Injection struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Host          string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"` // host:port, one of reach
+	Header        string                 `protobuf:"bytes,3,opt,name=header,proto3" json:"header,omitempty"`
+	Prefix        string                 `protobuf:"bytes,4,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Value         []byte                 `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Injection) Reset() {
+	*x = Injection{}
+	mi := &file_sandbox_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Injection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Injection) ProtoMessage() {}
+
+func (x *Injection) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Injection.ProtoReflect.Descriptor instead.
+func (*Injection) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Injection) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Injection) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Injection) GetHeader() string {
+	if x != nil {
+		return x.Header
+	}
+	return ""
+}
+
+func (x *Injection) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *Injection) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+type Attempt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Target        string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"` // host:port
+	Allowed       bool                   `protobuf:"varint,2,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // why not
+	Count         int32                  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attempt) Reset() {
+	*x = Attempt{}
+	mi := &file_sandbox_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attempt) ProtoMessage() {}
+
+func (x *Attempt) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
+func (*Attempt) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Attempt) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Attempt) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *Attempt) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Attempt) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Attempt) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 type RunReply struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId       string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -494,13 +663,14 @@ type RunReply struct {
 	LimitsHit       []string               `protobuf:"bytes,8,rep,name=limits_hit,json=limitsHit,proto3" json:"limits_hit,omitempty"`
 	DurationMs      int64                  `protobuf:"varint,9,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	PeakMemoryBytes int64                  `protobuf:"varint,10,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
+	Attempts        []*Attempt             `protobuf:"bytes,11,rep,name=attempts,proto3" json:"attempts,omitempty"` // to reach something
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RunReply) Reset() {
 	*x = RunReply{}
-	mi := &file_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -512,7 +682,7 @@ func (x *RunReply) String() string {
 func (*RunReply) ProtoMessage() {}
 
 func (x *RunReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -525,7 +695,7 @@ func (x *RunReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunReply.ProtoReflect.Descriptor instead.
 func (*RunReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RunReply) GetSandboxId() string {
@@ -598,6 +768,13 @@ func (x *RunReply) GetPeakMemoryBytes() int64 {
 	return 0
 }
 
+func (x *RunReply) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -606,7 +783,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +795,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +808,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 type ListReply struct {
@@ -644,7 +821,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +833,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +846,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListReply) GetSandboxes() []*Sandbox {
@@ -698,7 +875,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +887,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +900,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Sandbox) GetId() string {
@@ -763,7 +940,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +952,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +965,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *KillRequest) GetSandboxId() string {
@@ -807,7 +984,7 @@ type KillReply struct {
 
 func (x *KillReply) Reset() {
 	*x = KillReply{}
-	mi := &file_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +996,7 @@ func (x *KillReply) String() string {
 func (*KillReply) ProtoMessage() {}
 
 func (x *KillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +1009,7 @@ func (x *KillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillReply.ProtoReflect.Descriptor instead.
 func (*KillReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KillReply) GetExisted() bool {
@@ -857,7 +1034,7 @@ type ServeRequest struct {
 
 func (x *ServeRequest) Reset() {
 	*x = ServeRequest{}
-	mi := &file_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +1046,7 @@ func (x *ServeRequest) String() string {
 func (*ServeRequest) ProtoMessage() {}
 
 func (x *ServeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1059,7 @@ func (x *ServeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeRequest.ProtoReflect.Descriptor instead.
 func (*ServeRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ServeRequest) GetMessage() isServeRequest_Message {
@@ -968,7 +1145,7 @@ type ServeStart struct {
 
 func (x *ServeStart) Reset() {
 	*x = ServeStart{}
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1157,7 @@ func (x *ServeStart) String() string {
 func (*ServeStart) ProtoMessage() {}
 
 func (x *ServeStart) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1170,7 @@ func (x *ServeStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeStart.ProtoReflect.Descriptor instead.
 func (*ServeStart) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ServeStart) GetName() string {
@@ -1039,7 +1216,7 @@ type ServeReply struct {
 
 func (x *ServeReply) Reset() {
 	*x = ServeReply{}
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1228,7 @@ func (x *ServeReply) String() string {
 func (*ServeReply) ProtoMessage() {}
 
 func (x *ServeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1241,7 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ServeReply) GetMessage() isServeReply_Message {
@@ -1152,7 +1329,7 @@ type ServeExit struct {
 
 func (x *ServeExit) Reset() {
 	*x = ServeExit{}
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1164,7 +1341,7 @@ func (x *ServeExit) String() string {
 func (*ServeExit) ProtoMessage() {}
 
 func (x *ServeExit) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1177,7 +1354,7 @@ func (x *ServeExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeExit.ProtoReflect.Descriptor instead.
 func (*ServeExit) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ServeExit) GetCode() int32 {
@@ -1236,7 +1413,7 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x04cpus\x18\x06 \x01(\x01R\x04cpus\"4\n" +
 	"\x04File\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\fR\acontent\"\xf5\x01\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\"\xc5\x02\n" +
 	"\n" +
 	"RunRequest\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x14\n" +
@@ -1246,7 +1423,22 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x05files\x18\x05 \x03(\v2\x1b.sallyport.sandboxd.v1.FileR\x05files\x12\x14\n" +
 	"\x05stdin\x18\x06 \x01(\fR\x05stdin\x125\n" +
 	"\x06limits\x18\a \x01(\v2\x1d.sallyport.sandboxd.v1.LimitsR\x06limits\x12\x17\n" +
-	"\acall_id\x18\b \x01(\tR\x06callId\"\xb5\x02\n" +
+	"\acall_id\x18\b \x01(\tR\x06callId\x12\x14\n" +
+	"\x05reach\x18\t \x03(\tR\x05reach\x128\n" +
+	"\x06inject\x18\n" +
+	" \x03(\v2 .sallyport.sandboxd.v1.InjectionR\x06inject\"y\n" +
+	"\tInjection\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12\x16\n" +
+	"\x06header\x18\x03 \x01(\tR\x06header\x12\x16\n" +
+	"\x06prefix\x18\x04 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\fR\x05value\"\x7f\n" +
+	"\aAttempt\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x18\n" +
+	"\aallowed\x18\x02 \x01(\bR\aallowed\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x05R\x05count\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"\xf1\x02\n" +
 	"\bRunReply\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -1261,7 +1453,8 @@ const file_sandbox_proto_rawDesc = "" +
 	"\vduration_ms\x18\t \x01(\x03R\n" +
 	"durationMs\x12*\n" +
 	"\x11peak_memory_bytes\x18\n" +
-	" \x01(\x03R\x0fpeakMemoryBytes\"\r\n" +
+	" \x01(\x03R\x0fpeakMemoryBytes\x12:\n" +
+	"\battempts\x18\v \x03(\v2\x1e.sallyport.sandboxd.v1.AttemptR\battempts\"\r\n" +
 	"\vListRequest\"c\n" +
 	"\tListReply\x12<\n" +
 	"\tsandboxes\x18\x01 \x03(\v2\x1e.sallyport.sandboxd.v1.SandboxR\tsandboxes\x12\x18\n" +
@@ -1327,7 +1520,7 @@ func file_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_sandbox_proto_goTypes = []any{
 	(Isolation)(0),       // 0: sallyport.sandboxd.v1.Isolation
 	(*Refusal)(nil),      // 1: sallyport.sandboxd.v1.Refusal
@@ -1336,39 +1529,43 @@ var file_sandbox_proto_goTypes = []any{
 	(*Limits)(nil),       // 4: sallyport.sandboxd.v1.Limits
 	(*File)(nil),         // 5: sallyport.sandboxd.v1.File
 	(*RunRequest)(nil),   // 6: sallyport.sandboxd.v1.RunRequest
-	(*RunReply)(nil),     // 7: sallyport.sandboxd.v1.RunReply
-	(*ListRequest)(nil),  // 8: sallyport.sandboxd.v1.ListRequest
-	(*ListReply)(nil),    // 9: sallyport.sandboxd.v1.ListReply
-	(*Sandbox)(nil),      // 10: sallyport.sandboxd.v1.Sandbox
-	(*KillRequest)(nil),  // 11: sallyport.sandboxd.v1.KillRequest
-	(*KillReply)(nil),    // 12: sallyport.sandboxd.v1.KillReply
-	(*ServeRequest)(nil), // 13: sallyport.sandboxd.v1.ServeRequest
-	(*ServeStart)(nil),   // 14: sallyport.sandboxd.v1.ServeStart
-	(*ServeReply)(nil),   // 15: sallyport.sandboxd.v1.ServeReply
-	(*ServeExit)(nil),    // 16: sallyport.sandboxd.v1.ServeExit
+	(*Injection)(nil),    // 7: sallyport.sandboxd.v1.Injection
+	(*Attempt)(nil),      // 8: sallyport.sandboxd.v1.Attempt
+	(*RunReply)(nil),     // 9: sallyport.sandboxd.v1.RunReply
+	(*ListRequest)(nil),  // 10: sallyport.sandboxd.v1.ListRequest
+	(*ListReply)(nil),    // 11: sallyport.sandboxd.v1.ListReply
+	(*Sandbox)(nil),      // 12: sallyport.sandboxd.v1.Sandbox
+	(*KillRequest)(nil),  // 13: sallyport.sandboxd.v1.KillRequest
+	(*KillReply)(nil),    // 14: sallyport.sandboxd.v1.KillReply
+	(*ServeRequest)(nil), // 15: sallyport.sandboxd.v1.ServeRequest
+	(*ServeStart)(nil),   // 16: sallyport.sandboxd.v1.ServeStart
+	(*ServeReply)(nil),   // 17: sallyport.sandboxd.v1.ServeReply
+	(*ServeExit)(nil),    // 18: sallyport.sandboxd.v1.ServeExit
 }
 var file_sandbox_proto_depIdxs = []int32{
 	5,  // 0: sallyport.sandboxd.v1.RunRequest.files:type_name -> sallyport.sandboxd.v1.File
 	4,  // 1: sallyport.sandboxd.v1.RunRequest.limits:type_name -> sallyport.sandboxd.v1.Limits
-	10, // 2: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
-	14, // 3: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
-	0,  // 4: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
-	16, // 5: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
-	2,  // 6: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
-	6,  // 7: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
-	8,  // 8: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
-	11, // 9: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
-	13, // 10: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
-	3,  // 11: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
-	7,  // 12: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
-	9,  // 13: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
-	12, // 14: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
-	15, // 15: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	7,  // 2: sallyport.sandboxd.v1.RunRequest.inject:type_name -> sallyport.sandboxd.v1.Injection
+	8,  // 3: sallyport.sandboxd.v1.RunReply.attempts:type_name -> sallyport.sandboxd.v1.Attempt
+	12, // 4: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
+	16, // 5: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
+	0,  // 6: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
+	18, // 7: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
+	2,  // 8: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
+	6,  // 9: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
+	10, // 10: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
+	13, // 11: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
+	15, // 12: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
+	3,  // 13: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
+	9,  // 14: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
+	11, // 15: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
+	14, // 16: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
+	17, // 17: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_proto_init() }
@@ -1376,26 +1573,26 @@ func file_sandbox_proto_init() {
 	if File_sandbox_proto != nil {
 		return
 	}
-	file_sandbox_proto_msgTypes[12].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[14].OneofWrappers = []any{
 		(*ServeRequest_Start)(nil),
 		(*ServeRequest_Stdin)(nil),
 		(*ServeRequest_CloseStdin)(nil),
 		(*ServeRequest_StopWithinMs)(nil),
 	}
-	file_sandbox_proto_msgTypes[14].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[16].OneofWrappers = []any{
 		(*ServeReply_Started)(nil),
 		(*ServeReply_Stdout)(nil),
 		(*ServeReply_Stderr)(nil),
 		(*ServeReply_Exit)(nil),
 	}
-	file_sandbox_proto_msgTypes[15].OneofWrappers = []any{}
+	file_sandbox_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_proto_rawDesc), len(file_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/egress"
+	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/gvisor/cgroup"
+	"sallyport.dev/sallyport/sandboxd"
+)
+
+// The egress broker is this program again, as a uid of its own without any
+// privilege: it speaks to hosts that nobody here knows. It is started when the
+// first sandbox is to reach something, and again after it ended.
+
+const (
+	brokerWord   = "broker"
+	brokerMemory = 256 << 20
+
+	// What one sandbox may do with its grant.
+	grantBytes = 256 << 20
+	grantConns = 64
+)
+
+// A brokerProcess implements gvisor.Broker.
+type brokerProcess struct {
+	o       options
+	nursery sandboxd.Nursery
+
+	mu     sync.Mutex
+	remote *egress.Remote
+	end    func()
+}
+
+// Open implements gvisor.Broker.
+func (b *brokerProcess) Open(id string, w gvisor.Way, within time.Duration, l *net.UnixListener) (ca []byte, end func() []sallyport.Connection, err error) {
+	defer l.Close() // the broker has its own
+	g, err := grantOf(id, w, within)
+	if err != nil {
+		return nil, nil, err
+	}
+	if g.CA != nil {
+		ca = g.CA.Cert
+	}
+	socket, err := l.File()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer socket.Close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	account, err := b.open(g, socket)
+	if errors.Is(err, egress.ErrGone) && b.remote != nil {
+		b.stop()
+		account, err = b.open(g, socket)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("the egress broker: %w", err)
+	}
+	return ca, func() []sallyport.Connection { return told(account()) }, nil
+}
+
+// grantOf checks a way and makes a grant of it. An authority exists only where
+// secrets are to go into HTTPS requests.
+func grantOf(id string, w gvisor.Way, within time.Duration) (egress.Grant, error) {
+	g := egress.Grant{ID: id, Rules: w.Reach, Bytes: grantBytes, Conns: grantConns, For: within}
+	for _, i := range w.Inject {
+		g.Inject = append(g.Inject, egress.Injection(i))
+	}
+	if err := g.Check(); err != nil {
+		return g, &sallyport.Error{
+			Code: sallyport.Invalid, Step: sallyport.Execute, Message: err.Error(),
+			Hint: "an operator corrects egress and secrets in the tool's manifest, or the secret itself with `sallyport secrets set`", Err: sallyport.ErrNotExecuted,
+		}
+	}
+	if len(g.Inject) == 0 {
+		return g, nil
+	}
+	ca, err := egress.NewAuthority(time.Now(), within)
+	g.CA = &ca
+	return g, err
+}
+
+// Preconditions: b.mu is held.
+func (b *brokerProcess) open(g egress.Grant, socket *os.File) (func() ([]sallyport.Connection, error), error) {
+	if b.remote == nil {
+		if err := b.start(); err != nil {
+			return nil, err
+		}
+	}
+	return b.remote.Open(g, socket)
+}
+
+func told(list []sallyport.Connection, err error) []sallyport.Connection {
+	if err != nil {
+		slog.Error("what a sandbox reached is lost", "err", err)
+		return []sallyport.Connection{{Reason: "broker_gone", Count: 1}}
+	}
+	return list
+}
+
+// start starts the process with its end of the socket as descriptor 3.
+// Preconditions: b.mu is held.
+func (b *brokerProcess) start() error {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "broker"), os.NewFile(uintptr(fds[1]), "host")
+	defer ours.Close()
+	defer theirs.Close()
+	group, err := b.nursery.NewGroup("egress", brokerMemory)
+	if err != nil {
+		return err
+	}
+	cmd, err := b.command(group)
+	if err == nil {
+		cmd.ExtraFiles = []*os.File{theirs}
+		err = b.nursery.Start(cmd)
+	}
+	if err != nil {
+		return errors.Join(err, group.Remove())
+	}
+	b.end = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if err := errors.Join(group.Kill(time.Second), group.Remove()); err != nil {
+			slog.Warn("the egress broker left its cgroup", "err", err)
+		}
+	}
+	c, err := net.FileConn(ours)
+	if err != nil {
+		b.stop()
+		return err
+	}
+	b.remote = egress.NewRemote(c.(*net.UnixConn))
+	return nil
+}
+
+func (b *brokerProcess) command(group cgroup.Group) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(filepath.Join(b.o.programs, gvisor.InitProgram),
+		"exec", strconv.Itoa(b.o.firstUID+800), strconv.Itoa(os.Getpid()), strings.Join(group.Dirs(), ":"),
+		self, "sallyport-egress", brokerWord, b.o.private, b.o.own)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/nonexistent"}
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
+	return cmd, nil
+}
+
+// stop ends the process.
+// Preconditions: b.mu is held.
+func (b *brokerProcess) stop() {
+	if b.remote != nil {
+		_ = b.remote.Close()
+		b.remote = nil
+	}
+	if b.end != nil {
+		b.end()
+		b.end = nil
+	}
+}
+
+func (b *brokerProcess) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stop()
+}
+
+// brokerMain is the broker's process: args are the private ranges and the
+// gateways' addresses. It ends with its socket.
+func brokerMain(args []string) {
+	b, err := brokerOf(args)
+	if err == nil {
+		var c net.Conn
+		if c, err = net.FileConn(os.NewFile(3, "control")); err == nil {
+			err = b.Obey(context.Background(), c.(*net.UnixConn))
+		}
+	}
+	if err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) {
+		fmt.Fprintln(os.Stderr, "sallyport-egress:", err)
+		os.Exit(1)
+	}
+}
+
+func brokerOf(args []string) (*egress.Broker, error) {
+	if len(args) != 2 {
+		return nil, errors.New("only for use by sallyport-sandboxd")
+	}
+	if os.Geteuid() == 0 {
+		return nil, errors.New("the broker does not run as root")
+	}
+	b := &egress.Broker{}
+	for _, s := range list(args[0]) {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, fmt.Errorf("egress.private: %w", err)
+		}
+		b.Private = append(b.Private, p)
+	}
+	for _, s := range list(args[1]) {
+		own, err := ownAddresses(s)
+		if err != nil {
+			return nil, err
+		}
+		b.Own = append(b.Own, own...)
+	}
+	return b, nil
+}
+
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+}
+
+// ownAddresses are those at which a gateway that listens on s is found.
+func ownAddresses(s string) ([]netip.AddrPort, error) {
+	tcp, err := net.ResolveTCPAddr("tcp", s)
+	if err != nil {
+		return nil, err
+	}
+	at := tcp.AddrPort()
+	if at.Addr().IsValid() && !at.Addr().IsUnspecified() {
+		return []netip.AddrPort{at}, nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	out := []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port())} // so that loopback counts on its own
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, netip.AddrPortFrom(p.Addr(), at.Port()))
+		}
+	}
+	return out, nil
+}
