@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
@@ -75,12 +76,25 @@ func exited(server string, status error, words []string) error {
 	}
 	message := fmt.Sprintf("upstream_exited: server %q ended: %s", server, line.Printable(how, 200))
 	if len(words) > 0 {
-		message += "; its last words: " + strings.Join(words, " | ")
+		message += "; its last words: " + strings.Join(slices.Compact(words), " | ")
 	}
 	return &sallyport.Error{
 		Code: sallyport.Upstream, Step: sallyport.Execute, Message: message,
 		Hint: "the call may have taken effect; look before you call again", Err: errGone,
 	}
+}
+
+// silent is that a server did not greet in time. What a program most often waits
+// for is the network, in an environment that is not the operator's.
+func (s *server) silent(err error) error {
+	message := fmt.Sprintf("it has not answered within %s of its start, and is started again", s.o.Connect)
+	if s.URL != "" {
+		return fmt.Errorf("it has not answered within %s: %w", s.o.Connect, err)
+	}
+	if words := s.lastWords(3); len(words) > 0 {
+		message += "; its last words: " + strings.Join(slices.Compact(words), " | ")
+	}
+	return fmt.Errorf("%s; a program that downloads first may need longer, or a proxy or registry in its --env: %w", message, err)
 }
 
 // fail turns what went wrong with a call that was sent into an error for the

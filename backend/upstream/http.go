@@ -207,8 +207,12 @@ func (l *webLink) exchange(ctx context.Context, r request) (wire.Message, error)
 // post sends a body, and again where the same origin says it has moved.
 func (l *webLink) post(ctx context.Context, body []byte, r request) (*http.Response, error) {
 	for hop := 0; ; hop++ {
-		var began atomic.Bool
-		trace := &httptrace.ClientTrace{WroteHeaders: func() { began.Store(true) }}
+		// A body cut short is no message: the server cannot have acted on it.
+		var began, cut atomic.Bool
+		trace := &httptrace.ClientTrace{
+			WroteHeaders: func() { began.Store(true); cut.Store(false) },
+			WroteRequest: func(i httptrace.WroteRequestInfo) { cut.Store(i.Err != nil) },
+		}
 		req, err := l.newRequest(httptrace.WithClientTrace(ctx, trace), http.MethodPost, body, r)
 		if err != nil {
 			return nil, notSent(err)
@@ -218,7 +222,7 @@ func (l *webLink) post(ctx context.Context, body []byte, r request) (*http.Respo
 			if ue, ok := errors.AsType[*url.Error](err); ok {
 				err = ue.Err // the address is the operator's, not for agents
 			}
-			if !began.Load() {
+			if !began.Load() || cut.Load() {
 				return nil, notSent(fmt.Errorf("%w: %w", errNoConnection, err))
 			}
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -177,6 +178,27 @@ func TestFO10_LostForever(t *testing.T) {
 	}
 	if n := srv.inits.Load(); n > 10 {
 		t.Errorf("%d times initialize", n)
+	}
+}
+
+// A server that dies before it has the whole message cannot have acted on it.
+func TestCutRequestIsNotExecuted(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength < 1<<20 {
+			(&web{modern: true}).ServeHTTP(w, r)
+			return
+		}
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_ = c.(*net.TCPConn).SetLinger(0) // a reset, as when a process is killed
+			_ = c.Close()
+		}
+	}))
+	defer srv.Close()
+	b := open(t, options(), upstream.Config{Name: "s", URL: srv.URL + "/mcp"})
+	args := `{"text":"` + strings.Repeat("x", 1<<23) + `"}`
+	if _, err := call(t, b, "s", "echo", args); !errors.Is(err, sallyport.ErrNotExecuted) {
+		t.Errorf("got %v, want that nothing ran", err)
 	}
 }
 

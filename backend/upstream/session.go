@@ -68,6 +68,9 @@ func (s *server) connect(ctx context.Context) (*session, error) {
 				err = l.failure()
 			}
 		default:
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = s.silent(err)
+			}
 		}
 		l.close(s.o.Grace)
 		return nil, err
