@@ -20,6 +20,8 @@ import (
 const (
 	keyFile    = "audit.key" // 0600, a note signer key
 	publicFile = "audit.pub" // 0644, the note verifier key; copy it elsewhere
+
+	othersFile = "audit-others.pub" // 0644, those of other gateways, one a line
 )
 
 const originPrefix = "sallyport.dev/audit/"
@@ -93,13 +95,28 @@ func badKey(err error, hint, format string, args ...any) error {
 	return &sallyport.Error{Code: sallyport.Unavailable, Step: sallyport.Receive, Message: fmt.Sprintf(format, args...), Hint: hint, Err: err}
 }
 
-// LoadPublicKeys reads the verifier keys of a keys folder, for Verify.
+// LoadPublicKeys reads the verifier keys of a keys folder, for Verify: its own,
+// and those of other gateways on the same database that were put beside it.
 func LoadPublicKeys(dir string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join(dir, publicFile))
 	if err != nil {
 		return nil, fmt.Errorf("read the audit's public key: %w", err)
 	}
-	return strings.Fields(string(b)), nil
+	others, err := os.ReadFile(filepath.Join(dir, othersFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the public keys of other gateways: %w", err)
+	}
+	return strings.Fields(string(b) + "\n" + string(others)), nil
+}
+
+// AddPublicKeys puts the verifier keys of other gateways beside dir's own.
+func AddPublicKeys(dir string, keys []string) error {
+	f, err := os.OpenFile(filepath.Join(dir, othersFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("write the public keys of other gateways: %w", err)
+	}
+	_, err = f.WriteString(strings.Join(keys, "\n") + "\n")
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func parseKey(private, public string) (*Key, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -37,6 +38,8 @@ type Log struct {
 	closed chan struct{}
 	done   chan struct{}
 
+	behind atomic.Pointer[error] // why the last flush failed, if it will be tried again
+
 	mu  sync.RWMutex // guards end: no Append after Close
 	end bool
 	err error // of the last flush, once done is closed
@@ -61,8 +64,23 @@ func NewLog(to Appender, o LogOptions) *Log {
 	return l
 }
 
-// Healthy returns an error once a flush has failed: no record, no call.
-func (l *Log) Healthy() error { return l.to.Healthy() }
+// Healthy returns an error once a flush has failed: no record, no call. Where
+// the store is only away, that ends when what waits has been written.
+func (l *Log) Healthy() error {
+	if err := l.to.Healthy(); err != nil {
+		return err
+	}
+	if err := l.behind.Load(); err != nil {
+		return unavailable("the audit record cannot be written just now", *err)
+	}
+	return nil
+}
+
+// temporary reports that a store is away or busy, and says that it may be back.
+func temporary(err error) bool {
+	e, ok := errors.AsType[*sallyport.Error](err)
+	return ok && e.Code == sallyport.Unavailable && e.RetryAfter > 0
+}
 
 // Append queues an entry, or, in strict mode, makes it durable. An error means
 // that the entry was not taken.
@@ -77,7 +95,9 @@ func (l *Log) Append(e sallyport.Entry) error {
 	}
 	if l.o.Strict {
 		if err := l.to.AppendEntries(context.Background(), e); err != nil {
-			l.to.Fail(err)
+			if !temporary(err) {
+				l.to.Fail(err)
+			}
 			return unavailable("the audit record could not be written", err)
 		}
 		return nil
@@ -186,7 +206,12 @@ func (l *Log) flush(batch []sallyport.Entry) error {
 		return nil
 	}
 	err := l.to.AppendEntries(context.Background(), batch...)
-	if err != nil {
+	switch {
+	case err == nil:
+		l.behind.Store(nil)
+	case temporary(err):
+		l.behind.Store(&err) // the batch is kept, and tried again
+	default:
 		l.to.Fail(err)
 	}
 	return err

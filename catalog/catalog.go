@@ -67,6 +67,7 @@ type Catalog struct {
 	manifests []Manifest
 	own       []*entry // tools that manifests define
 	sources   map[string]*source
+	told      map[string]bool // servers that have told their tools since the start
 	sequence  int
 }
 
@@ -95,7 +96,7 @@ type view struct {
 
 // New makes a catalogue. Errors name the builtin or manifest at fault.
 func New(o Options) (*Catalog, error) {
-	c := &Catalog{pins: o.Pins, profiles: maps.Clone(o.Profiles), sources: map[string]*source{}}
+	c := &Catalog{pins: o.Pins, profiles: maps.Clone(o.Profiles), sources: map[string]*source{}, told: map[string]bool{}}
 	for _, t := range o.Builtins {
 		e, err := ownEntry(t)
 		if err != nil {

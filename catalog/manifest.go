@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/egress"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -89,8 +89,12 @@ func ParseManifest(file string, src []byte) (Manifest, error) {
 		"egress":        d.list(d.host(&r.Egress)),
 		"secrets":       d.list(d.secret(&r.Secrets)),
 		"timeout":       d.duration(&r.Timeout),
+		"untrusted":     d.boolean(&r.Untrusted),
+		"may_receive":   d.list(d.received(&r.MayReceive)),
 		"deprecated":    d.deprecated(&r.Deprecated),
 		"compensate":    d.compensate(&r.Compensate),
+		"idempotency":   d.idempotency(&r.Dedupe),
+		"witness":       d.list(d.witness(&r.Witness)),
 	})
 	if err != nil {
 		return m, err
@@ -118,10 +122,26 @@ func (m *Manifest) check(d document, root ast.Node) error {
 		return d.errorf(root, "remove input_schema and output_schema", "the schema of a server's tool is the server's")
 	case refines && (m.Rules.Tiers != nil || m.Rules.Trust != "" || m.Rules.Egress != nil || m.Rules.Secrets != nil || m.Rules.Limits != (sallyport.Limits{})):
 		return d.errorf(root, "say it at the server in sallyport.yaml", "trust, tiers, limits, egress and secrets are for tools with code")
+	case unreachable(m.Rules) != "":
+		return d.errorf(root, "add it to egress", "the secret for %.80q is of no use: egress does not list that host and port", unreachable(m.Rules))
 	case m.Rules.ReadOnly && m.Rules.Risk != nil && *m.Rules.Risk >= sallyport.High:
 		return d.errorf(root, "remove one of the two", "read_only contradicts risk: %s", *m.Rules.Risk)
 	}
 	return nil
+}
+
+// unreachable finds a secret for a host that the tool may not reach.
+func unreachable(m sallyport.Manifest) string {
+	rules, err := egress.ParseRules(m.Egress)
+	for _, s := range m.Secrets {
+		if s.Header == "" {
+			continue
+		}
+		if t, e := egress.ParseTarget(s.Host); err != nil || e != nil || !rules.Allow(t) {
+			return s.Host
+		}
+	}
+	return ""
 }
 
 // Described is the tool as far as the manifest alone tells: for judging arguments
@@ -210,7 +230,7 @@ func ownDigest(t sallyport.Tool) string {
 		parts = append(parts, t.Code.Language, t.Code.Source)
 	}
 	for _, s := range t.Manifest.Secrets {
-		parts = append(parts, s.Name, s.Env)
+		parts = append(parts, s.Name, s.Env, s.Header, s.Prefix, s.Host)
 	}
 	parts = append(append(parts, "egress"), t.Manifest.Egress...)
 	b, err := json.Marshal(slices.Concat([]string{"sallyport tool v1"}, parts))
@@ -218,23 +238,4 @@ func ownDigest(t sallyport.Tool) string {
 		return ""
 	}
 	return digest(b)
-}
-
-// hostPort reports whether s is host:port with a port from 1 to 65535 or *.
-func hostPort(s string) bool {
-	i := strings.LastIndexByte(s, ':')
-	if i <= 0 || strings.ContainsAny(s[:i], "/@ ") {
-		return false
-	}
-	if s[i+1:] == "*" {
-		return true
-	}
-	port := 0
-	for _, c := range s[i+1:] {
-		if c < '0' || c > '9' || port > 65535 {
-			return false
-		}
-		port = port*10 + int(c-'0')
-	}
-	return port >= 1 && port <= 65535
 }

@@ -40,6 +40,7 @@ secrets:
 timeout: 1m
 deprecated: {since: "1", until: "2027-01-01", use: other}
 compensate: {tool: undo, arguments: {id: 1.0}}
+idempotency: {dedupe: 30s}
 `
 
 func TestManifestWhole(t *testing.T) {
@@ -60,6 +61,7 @@ func TestManifestWhole(t *testing.T) {
 			Secrets: []sallyport.SecretGrant{{Name: "token", Env: "API_TOKEN"}}, Timeout: time.Minute,
 			Deprecated: &sallyport.Deprecation{Since: "1", Until: "2027-01-01", Use: "other"},
 			Compensate: &sallyport.Compensation{Tool: "undo", Args: []byte(`{"id":1.0}`)},
+			Dedupe:     30 * time.Second,
 		},
 	}
 	if !reflect.DeepEqual(m, want) {
@@ -84,6 +86,8 @@ func TestManifestMistakes(t *testing.T) {
 	const head = "name: a\nlanguage: python\ncode: x\n"
 	for _, tt := range []struct{ name, src, where, hint string }{
 		{"unknown key", head + "limts: {}\n", `t.yaml:4: a tool manifest has no key "limts"`, `did you mean "limits"?`},
+		{"dedupe for days", head + "idempotency: {dedupe: 48h}\n", `t.yaml:4: dedupe is longer than 24h0m0s`, `30s`},
+		{"dedupe of nothing", head + "idempotency: {dedupe: 0s}\n", `t.yaml:4: expected a length of time`, ``},
 		{"far key", head + "zzzzzzzz: 1\n", `t.yaml:4: `, `known keys: code, `},
 		{"duplicate", head + "name: b\n", `t.yaml:4: `, ``},
 		{"duplicate in schema", head + "input_schema:\n  type: object\n  type: object\n", `t.yaml:6: `, ``},
@@ -97,6 +101,12 @@ func TestManifestMistakes(t *testing.T) {
 		{"tier", head + "tiers: [docker]\n", `t.yaml:4: unexpected value "docker"`, `gvisor, microvm`},
 		{"risk", head + "risk: severe\n", `t.yaml:4: unexpected risk "severe"`, `low, medium`},
 		{"egress", head + "egress: [https://x/]\n", `t.yaml:4: an entry of egress`, `443`},
+		{"egress form", head + "egress: ['127.1:80']\n", `t.yaml:4: an entry of egress must be host:port`, `443`},
+		{"egress port", head + "egress: ['example.com:*']\n", `t.yaml:4: an entry of egress must be host:port`, `443`},
+		{"secret twice", head + "secrets: [{name: a, env: A, header: X-A, host: 'a.test:443'}]\n", `t.yaml:4: a secret is an environment variable or a header`, ``},
+		{"secret without header", head + "secrets: [{name: a, host: 'a.test:443'}]\n", `t.yaml:4: a secret with a host or a prefix needs`, `Authorization`},
+		{"secret without host", head + "secrets: [{name: a, header: X-A}]\n", `t.yaml:4: a secret in a header belongs to one host:port`, ``},
+		{"secret elsewhere", head + "egress: ['b.test:443']\nsecrets: [{name: a, header: X-A, host: 'a.test:443'}]\n", `t.yaml:1: the secret for "a.test:443" is of no use`, `egress`},
 		{"pointer", head + "fields:\n- {path: sql, kind: sql}\n", `t.yaml:5: path must be a JSON Pointer`, `/sql`},
 		{"dialect", head + "fields: [{path: /q, kind: sql}]\n", `t.yaml:4: a field of kind sql needs a dialect`, ``},
 		{"schema", head + "input_schema: {type: objekt}\n", `t.yaml:4: the schema cannot be used`, ``},

@@ -153,7 +153,7 @@ func (d *differ) objects(path string, old, new map[string]any) {
 		if !inNew {
 			b = absent{}
 		}
-		d.compare(path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name), a, b)
+		d.compare(path+"/"+sallyport.PointerToken(name), a, b)
 	}
 }
 

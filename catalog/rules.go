@@ -10,15 +10,22 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/egress"
 )
+
+// maxScale is the most decimal places that any currency has: those of ether.
+const maxScale = 18
 
 func (d document) riskField(to *[]sallyport.RiskField) setter {
 	return func(n ast.Node) error {
 		var f sallyport.RiskField
 		err := d.object(n, "an entry of fields", fields{
-			"path":    d.text(&f.Path),
-			"kind":    d.oneOf(&f.Kind, "sql", "shell", "http_method", "url", "path", "amount", "recipient"),
-			"dialect": d.oneOf(&f.Dialect, "postgres", "sqlite", "mysql"),
+			"path":       d.text(&f.Path),
+			"kind":       d.oneOf(&f.Kind, sallyport.RiskKinds()...),
+			"dialect":    d.oneOf(&f.Dialect, "postgres", "sqlite", "mysql"),
+			"reversible": d.boolean(&f.Reversible),
+			"scale":      d.count(&f.Scale),
+			"effect":     d.oneOf(&f.Effect, "reads", "creates", "appends", "writes", "overwrites", "deletes"),
 		})
 		switch {
 		case err != nil:
@@ -29,8 +36,14 @@ func (d document) riskField(to *[]sallyport.RiskField) setter {
 			return d.errorf(n, "for example kind: sql", "an entry of fields needs a kind")
 		case f.Kind == "sql" && f.Dialect == "":
 			return d.errorf(n, "add dialect: postgres, sqlite or mysql", "a field of kind sql needs a dialect")
+		case f.Kind != "path" && f.Effect != "":
+			return d.errorf(n, "remove effect", "only a field of kind path has an effect")
 		case f.Kind != "sql" && f.Dialect != "":
 			return d.errorf(n, "remove dialect", "only a field of kind sql has a dialect")
+		case f.Kind != "amount" && (f.Reversible || f.Scale != 0):
+			return d.errorf(n, "remove reversible and scale", "only a field of kind amount has them")
+		case f.Scale > maxScale:
+			return d.errorf(n, "2 means that the amount is in cents", "scale must be at most %d", maxScale)
 		}
 		*to = append(*to, f)
 		return nil
@@ -51,11 +64,23 @@ func (d document) tier(to *[]string) setter {
 	}
 }
 
+// received is what arguments may hold though they leave the gateway.
+func (d document) received(to *[]string) setter {
+	return func(n ast.Node) error {
+		var s string
+		if err := d.oneOf(&s, "secrets")(n); err != nil {
+			return err
+		}
+		*to = append(*to, s)
+		return nil
+	}
+}
+
 func (d document) host(to *[]string) setter {
 	return func(n ast.Node) error {
 		s, _ := textOf(n)
-		if !hostPort(s) {
-			return d.errorf(n, "for example api.example.com:443", "an entry of egress must be host:port, not %.80q", n.String())
+		if _, err := egress.ParseRules([]string{s}); err != nil {
+			return d.errorf(n, "for example api.example.com:443 or *.example.com:443", "an entry of egress must be host:port: %s", err)
 		}
 		*to = append(*to, s)
 		return nil
@@ -65,18 +90,39 @@ func (d document) host(to *[]string) setter {
 func (d document) secret(to *[]sallyport.SecretGrant) setter {
 	return func(n ast.Node) error {
 		var s sallyport.SecretGrant
-		err := d.object(n, "an entry of secrets", fields{"name": d.text(&s.Name), "env": d.text(&s.Env)})
+		err := d.object(n, "an entry of secrets", fields{
+			"name": d.text(&s.Name), "env": d.text(&s.Env), "header": d.text(&s.Header), "prefix": d.text(&s.Prefix), "host": d.text(&s.Host),
+		})
 		switch {
 		case err != nil:
 			return err
 		case s.Name == "":
 			return d.errorf(n, "add name:", "an entry of secrets needs the name of a stored secret")
+		case s.Header != "" || s.Host != "" || s.Prefix != "":
+			if err := d.injected(n, s); err != nil {
+				return err
+			}
 		case !variable(s.Env):
 			return d.errorf(n, "for example env: API_TOKEN", "env must be the name of an environment variable, not %.60q", s.Env)
 		}
 		*to = append(*to, s)
 		return nil
 	}
+}
+
+// injected checks a secret that goes into a header outside of the sandbox.
+func (d document) injected(n ast.Node, s sallyport.SecretGrant) error {
+	const hint = `for example header: Authorization, prefix: "Bearer ", host: api.example.com:443`
+	if _, err := egress.ParseTarget(s.Host); err != nil {
+		return d.errorf(n, hint, "a secret in a header belongs to one host:port: %s", err)
+	}
+	switch {
+	case s.Env != "":
+		return d.errorf(n, "keep header and host: the value then never enters the sandbox", "a secret is an environment variable or a header, not both")
+	case s.Header == "":
+		return d.errorf(n, hint, "a secret with a host or a prefix needs the name of a header")
+	}
+	return nil
 }
 
 func variable(s string) bool {
@@ -101,7 +147,7 @@ func (d document) deprecated(to **sallyport.Deprecation) setter {
 func (d document) compensate(to **sallyport.Compensation) setter {
 	return func(n ast.Node) error {
 		var v sallyport.Compensation
-		err := d.object(n, "compensate", fields{"tool": d.text(&v.Tool), "arguments": func(n ast.Node) (err error) {
+		err := d.object(n, "compensate", fields{"tool": d.text(&v.Tool), "idempotent": d.boolean(&v.Idempotent), "arguments": func(n ast.Node) (err error) {
 			v.Args, err = d.objectJSON(n)
 			return err
 		}})
@@ -109,6 +155,19 @@ func (d document) compensate(to **sallyport.Compensation) setter {
 			err = d.errorf(n, "add tool:", "compensate needs the tool that undoes this one")
 		}
 		*to = &v
+		return err
+	}
+}
+
+// maxDedupe bounds how long an identical call counts as a repetition.
+const maxDedupe = 24 * time.Hour
+
+func (d document) idempotency(dedupe *time.Duration) setter {
+	return func(n ast.Node) error {
+		err := d.object(n, "idempotency", fields{"dedupe": d.duration(dedupe)})
+		if err == nil && *dedupe > maxDedupe {
+			err = d.errorf(n, "for example dedupe: 30s", "dedupe is longer than %s", maxDedupe)
+		}
 		return err
 	}
 }

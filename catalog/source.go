@@ -72,8 +72,17 @@ func (c *Catalog) SetListing(ctx context.Context, l Listing) error {
 		s.sequence = c.sequence
 	}
 	c.sources[l.Server] = s
+	c.told[l.Server] = true
 	c.publish()
 	return nil
+}
+
+// Listed reports whether a server has told its tools since the gateway started,
+// even if it was removed after that. The gateway's own tools ("") are always told.
+func (c *Catalog) Listed(server string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return server == "" || c.told[server]
 }
 
 // RemoveListing takes a server's tools away. Pins stay.

@@ -8,16 +8,19 @@
 //	@message("…")          shown to the agent when the policy refuses or holds
 //	@hint("…")             shown after the message: what to do
 //	@approval("required")  a human must approve the call
+//	@approvers("a,b")      … of these groups; without it, any admin
+//	@quorum("2")           … so many different ones, at most 20; without it, one
 //	@network("none")       the call gets no network
 //	@description("…")      for readers only
 //
-// The last two obligations can stand on a permit or on a forbid. A permit with
+// Approval and network, the obligations, can stand on a permit or on a forbid. A permit with
 // one allows, under that obligation. A forbid with one does not refuse; it puts
 // the obligation on calls that something else permits. So taking the annotation
 // off a forbid makes it stricter, never looser.
 package cedar
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -113,6 +116,9 @@ func (e *Engine) Authorize(q gateway.Question) (gateway.Verdict, error) {
 	}
 	found := s.index.find(ents, act)
 	ctx, err := e.contexts.of(q, found.args)
+	if t, ok := errors.AsType[twins](err); ok {
+		return gateway.Verdict{Reasons: []string{t.Error()}}, nil
+	}
 	if err != nil {
 		return refuse(err)
 	}

@@ -110,12 +110,12 @@ func TestStarterPolicies(t *testing.T) {
 		{"a role called like the tenant", agent("claude", "default"), builtin("run_python"), low, false, false},
 	} {
 		v := decide(t, e, call(tt.who, tt.tool, tt.risk, `{}`))
-		if v.Allow != tt.allow || v.Approval != tt.approval {
-			t.Errorf("%s: allow %v approval %v (%v); want %v, %v", tt.name, v.Allow, v.Approval, v.Reasons, tt.allow, tt.approval)
+		if v.Allow != tt.allow || (len(v.Demands) > 0) != tt.approval {
+			t.Errorf("%s: allow %v approval %v (%v); want %v, %v", tt.name, v.Allow, v.Demands, v.Reasons, tt.allow, tt.approval)
 		}
 		l := decide(t, e, gateway.Question{Who: tt.who, Action: gateway.ActionList, Tool: tt.tool})
-		if l.Allow != tt.allow || l.Approval {
-			t.Errorf("%s: listed %v, approval %v; want %v, false", tt.name, l.Allow, l.Approval, tt.allow)
+		if l.Allow != tt.allow || len(l.Demands) > 0 {
+			t.Errorf("%s: listed %v, approval %v; want %v, false", tt.name, l.Allow, l.Demands, tt.allow)
 		}
 	}
 }
@@ -165,6 +165,13 @@ permit (principal in Role::"ops", action == Action::"call", resource == Tool::"o
 	}
 }
 
+func policiesOf(demands []sallyport.Demand) (ids []string) {
+	for _, d := range demands {
+		ids = append(ids, d.Policy)
+	}
+	return ids
+}
+
 func text(v gateway.Verdict) string {
 	s := "deny"
 	if v.Allow {
@@ -172,8 +179,8 @@ func text(v gateway.Verdict) string {
 	}
 	slices.Sort(v.Policies)
 	s += fmt.Sprintf(" %v", v.Policies)
-	if v.Approval {
-		s += fmt.Sprintf(" approval %v", v.ApprovalBy)
+	if len(v.Demands) > 0 {
+		s += fmt.Sprintf(" approval %v", policiesOf(v.Demands))
 	}
 	if v.NoNetwork {
 		s += " no network"

@@ -10,13 +10,12 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+
+	"sallyport.dev/sallyport"
 )
 
 //go:embed schema.cedarschema
 var schemaText []byte
-
-// Schema returns what policies can speak about, in Cedar's schema language.
-func Schema() string { return string(schemaText) }
 
 // A fault is what is wrong inside one policy.
 type fault struct{ message, hint string }
@@ -112,4 +111,8 @@ var choices = map[string][]types.String{
 	"resource.trust":          {"agent", "untrusted", "light"},
 	"context.tier":            {"", "gvisor", "microvm", "isolate", "wasm"},
 	"context.risk.level_name": {"low", "medium", "high", "critical"},
+	"context.risk_effects": {
+		sallyport.EffectRead, sallyport.EffectWrite, sallyport.EffectDelete, sallyport.EffectDestroy, sallyport.EffectPrivileges,
+		sallyport.EffectExecute, sallyport.EffectNetwork, sallyport.EffectMessage, sallyport.EffectMoney, sallyport.EffectOpaque,
+	},
 }

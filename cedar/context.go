@@ -22,7 +22,8 @@ type contextKey struct {
 	action                    gateway.Action
 	profile, onBehalfOf, tier string
 	level                     sallyport.Level
-	irreversible              bool
+	irreversible, tainted     bool
+	effects                   string
 }
 
 // of returns the context of q, with its arguments only when a policy reads them.
@@ -34,7 +35,8 @@ func (c *contextCache) of(q gateway.Question, args bool) (types.Record, error) {
 	if risk.Irreversible {
 		risk.Level = sallyport.Critical
 	}
-	key := contextKey{q.Action, q.Profile, q.Who.OnBehalfOf, q.Tier, risk.Level, risk.Irreversible}
+	key := contextKey{q.Action, q.Profile, q.Who.OnBehalfOf, q.Tier, risk.Level, risk.Irreversible, q.Tainted, strings.Join(risk.Effects, " ")}
+	args = args || len(risk.Amounts) > 0 // no two are alike
 	if !args || q.Action == gateway.ActionList {
 		if rec, ok := c.known.get(key); ok {
 			return rec, nil
@@ -56,6 +58,14 @@ func (c *contextCache) of(q gateway.Question, args bool) (types.Record, error) {
 		"irreversible": types.Boolean(risk.Irreversible),
 		"mutating":     types.Boolean(risk.Mutating()),
 	})
+	effects := make([]types.Value, len(risk.Effects))
+	for i, e := range risk.Effects {
+		effects[i] = types.String(e)
+	}
+	m["risk_effects"], m["tainted"] = types.NewSet(effects...), types.Boolean(q.Tainted)
+	if amount, currency, ok := total(risk.Amounts); ok {
+		m["amount"], m["currency"] = amount, types.String(currency)
+	}
 	if !args {
 		rec := types.NewRecord(m)
 		c.known.put(key, rec)
@@ -128,6 +138,7 @@ func readValue(dec *jsontext.Decoder) (value, text types.Value, err error) {
 
 func readObject(dec *jsontext.Decoder) (value, text types.Value, err error) {
 	values, texts := types.RecordMap{}, types.RecordMap{}
+	folded := map[string]types.String{}
 	for dec.PeekKind() != '}' {
 		name, err := dec.ReadToken()
 		if err != nil {
@@ -138,6 +149,11 @@ func readObject(dec *jsontext.Decoder) (value, text types.Value, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		low := strings.ToLower(strings.ToUpper(string(key)))
+		if twin, ok := folded[low]; ok {
+			return nil, nil, twins{string(twin), string(key)}
+		}
+		folded[low] = key
 		values[key] = v
 		if t != nil {
 			texts[key] = t
@@ -171,6 +187,14 @@ func readArray(dec *jsontext.Decoder) (value, text types.Value, err error) {
 		text = types.NewSet(texts...)
 	}
 	return types.NewSet(values...), text, nil
+}
+
+// twins are two members whose names differ in case alone: servers that ignore
+// case take one for the other, so no policy may rest on either.
+type twins [2]string
+
+func (t twins) Error() string {
+	return fmt.Sprintf("the arguments %q and %q differ in case alone, and a server may take one for the other, so no policy can decide by them", t[0], t[1])
 }
 
 // opaque stands for a JSON value that Cedar has no type for.

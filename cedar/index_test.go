@@ -96,7 +96,7 @@ func compare(t *testing.T, text string) {
 func sorted(v gateway.Verdict) string {
 	slices.Sort(v.Policies)
 	slices.Sort(v.Reasons)
-	slices.Sort(v.ApprovalBy)
+	slices.SortFunc(v.Demands, func(a, b sallyport.Demand) int { return strings.Compare(a.Policy, b.Policy) })
 	if v.Policies == nil {
 		v.Policies = []string{}
 	}
@@ -274,7 +274,7 @@ func TestSchemaAndContextAgree(t *testing.T) {
 	c := newChecker()
 	applies := c.schema.Actions[actions["call"].uid].AppliesTo
 	var cache contextCache
-	rec, err := cache.of(gateway.Question{Action: gateway.ActionCall}, true)
+	rec, err := cache.of(gateway.Question{Action: gateway.ActionCall, Risk: sallyport.Risk{Amounts: []sallyport.Amount{{Value: "1"}}}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -188,10 +188,13 @@ func (inf *inference) walkBinary(n ast.IsNode) {
 		inf.walkEquals(n.BinaryNode)
 	case ast.NodeTypeContains:
 		inf.checkChoice(n.Right, n.Left)
+		inf.checkChoice(n.Left, n.Right)
 		both(n.BinaryNode, resolved.SetType{Element: inf.typeOf(n.Right)}, elementOf(inf.typeOf(n.Left)))
 	case ast.NodeTypeContainsAll:
+		inf.checkChoice(n.Left, n.Right)
 		both(n.BinaryNode, setLike(inf.typeOf(n.Right)), setLike(inf.typeOf(n.Left)))
 	case ast.NodeTypeContainsAny:
+		inf.checkChoice(n.Left, n.Right)
 		both(n.BinaryNode, setLike(inf.typeOf(n.Right)), setLike(inf.typeOf(n.Left)))
 	case ast.NodeTypeIn:
 		both(n.BinaryNode, nil, nil)

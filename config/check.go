@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"sallyport.dev/sallyport"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 // paths absolute.
 func (d *decoder) check(c *Config, dir string) {
 	d.hostPort("listen", c.Listen, true)
-	d.store(c.Store)
+	d.store(&c.Store, dir)
 	d.each("hosts", c.Hosts, func(key, host string) {
 		d.name(key, "host", host, `^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?$`, "write the name, and a port if only that one is meant: gw.example.com:8443")
 	})
@@ -35,7 +37,7 @@ func (d *decoder) check(c *Config, dir string) {
 	for _, p := range []struct {
 		key  string
 		path *string
-	}{{"data", &c.Data}, {"policies", &c.Policies}, {"tools", &c.Tools}, {"secrets.keys", &c.Secrets.Keys}, {"audit.heads", &c.Audit.Heads}} {
+	}{{"data", &c.Data}, {"policies", &c.Policies}, {"tools", &c.Tools}, {"sagas.plans", &c.Sagas.Plans}, {"secrets.keys", &c.Secrets.Keys}, {"audit.heads", &c.Audit.Heads}} {
 		d.path(p.key, p.path, dir)
 	}
 	for _, name := range sortedKeys(c.Agents) {
@@ -53,6 +55,7 @@ func (d *decoder) check(c *Config, dir string) {
 		c.Servers[name] = s
 	}
 	d.profiles(c)
+	d.deciding(c)
 	d.sandbox(&c.Sandbox, dir)
 	d.each("egress.private", c.Egress.Private, d.private)
 	d.numbers(c)
@@ -165,16 +168,6 @@ func (d *decoder) endpoint(key, s string) {
 	}
 }
 
-func (d *decoder) store(s string) {
-	if s == "sqlite" {
-		return
-	}
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || u.Host == "" {
-		d.fail(d.places["store"], "write sqlite, or postgres://USER@HOST/DATABASE", "store names no store that there is")
-	}
-}
-
 func (d *decoder) sandbox(s *Sandbox, dir string) {
 	if strings.HasPrefix(s.Host, "/") || strings.HasPrefix(s.Host, ".") {
 		d.path("sandbox.host", &s.Host, dir)
@@ -185,6 +178,7 @@ func (d *decoder) sandbox(s *Sandbox, dir string) {
 		d.fail(d.places["sandbox.image"], "name an image, see sallyport sandbox images", "sandbox.image is empty")
 	}
 	d.within("sandbox.runs", s.Runs > 0, "at least 1")
+	d.within("sandbox.warm", s.Warm >= 0 && s.Warm <= 256, "from 0 to 256")
 	l := s.Limits
 	d.within("sandbox.limits.timeout", l.Timeout > 0 && l.Timeout <= 24*time.Hour, "between 1ms and 24h")
 	d.within("sandbox.limits.memory", l.Memory >= 16*MiB, "at least 16MiB")
@@ -198,18 +192,46 @@ func (d *decoder) numbers(c *Config) {
 	d.within("approvals.wait", c.Approvals.Wait <= 24*time.Hour, "at most 24h")
 	d.within("approvals.decide_by", c.Approvals.DecideBy > 0, "above 0")
 	d.within("approvals.run_by", c.Approvals.RunBy > 0, "above 0")
+	d.approvals(c.Approvals)
+	d.within("sagas.open_for", c.Sagas.OpenFor > 0 && c.Sagas.OpenFor <= 24*time.Hour, "between 1ms and 24h")
+	d.oneOf("sagas.on_timeout", c.Sagas.OnTimeout, "rollback", "park")
+	d.within("sagas.lease", c.Sagas.Lease >= time.Second && c.Sagas.Lease <= time.Hour, "between 1s and 1h")
+	d.within("sagas.concurrency", c.Sagas.Concurrency > 0 && c.Sagas.Concurrency <= 1024, "between 1 and 1024")
 	d.within("limits.rate", c.Limits.Rate > 0 && c.Limits.Rate <= 1e9, "above 0")
 	d.within("limits.burst", c.Limits.Burst > 0, "at least 1")
 	d.within("limits.bytes", c.Limits.Bytes >= KiB, "at least 1KiB")
 	d.within("limits.body", c.Limits.Body >= KiB && c.Limits.Body <= GiB, "between 1KiB and 1GiB")
 	d.within("limits.concurrency", c.Limits.Concurrency > 0, "at least 1")
 	d.within("limits.total", c.Limits.Total > 0, "at least 1")
+	d.ledger(c)
 	d.within("redact.max_bytes", c.Redact.MaxBytes >= 4*KiB && c.Redact.MaxBytes <= GiB, "between 4KiB and 1GiB")
 	d.each("redact.pii", c.Redact.PII, func(key, v string) { d.oneOf(key, v, "card", "ssn", "email") })
+	d.oneOf("redact.outbound", c.Redact.Outbound, OutboundApprove, OutboundDeny, OutboundOff)
+	d.within("redact.taint", c.Redact.Taint >= 0 && c.Redact.Taint <= 30*24*time.Hour, "between 0s and 720h")
+	d.each("messages.internal", c.Messages.Internal, func(key, domain string) {
+		d.name(key, "mail domain", domain, `^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+$`, "write the domain alone, such as example.com; an international one in the form of the DNS, xn--…")
+	})
 	d.within("telemetry.sample", c.Telemetry.Sample >= 0 && c.Telemetry.Sample <= 1, "between 0 and 1")
 	d.oneOf("telemetry.log", c.Telemetry.Log, "debug", "info", "warn", "error")
 	if c.Telemetry.Endpoint != "" {
 		d.endpoint("telemetry.endpoint", c.Telemetry.Endpoint)
+	}
+}
+
+func (d *decoder) approvals(a Approvals) {
+	d.within("approvals.cooldown", a.Cooldown <= 24*time.Hour, "at most 24h")
+	d.within("approvals.per_agent", a.PerAgent > 0, "at least 1")
+	d.within("approvals.per_tenant", a.PerTenant > 0, "at least 1")
+	d.within("approvals.irreversible.quorum", a.Irreversible.Quorum >= 1 && a.Irreversible.Quorum <= sallyport.MaxQuorum, "between 1 and "+strconv.Itoa(sallyport.MaxQuorum))
+	for key, groups := range map[string][]string{"approvals.irreversible.groups": a.Irreversible.Groups, "approvals.escalate.groups": a.Escalate.Groups} {
+		d.each(key, groups, func(key, group string) {
+			d.name(key, "group", group, agentName, "use letters, digits, dots, hyphens and underscores, at most 64")
+		})
+	}
+	if e := a.Escalate; (e.After > 0) != (len(e.Groups) > 0) {
+		d.fail(d.places["approvals.escalate"], "say after how long, and which groups may decide then", "approvals.escalate needs both after and groups")
+	} else if e.After >= a.DecideBy && e.After > 0 {
+		d.fail(d.places["approvals.escalate.after"], "choose a time below approvals.decide_by", "approvals.escalate.after comes when the ticket has expired")
 	}
 }
 

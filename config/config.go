@@ -9,6 +9,8 @@
 package config
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -25,21 +27,24 @@ type Config struct {
 	Hosts    []string           `yaml:"hosts"`    // names in the Host header beside loopback ones: none
 	Origins  []string           `yaml:"origins"`  // web pages that may talk to the gateway, https://HOST[:PORT]: none
 	Data     string             `yaml:"data"`     // the data folder: "", which means the one given to the program
-	Store    string             `yaml:"store"`    // sqlite, or a URL postgres://…: sqlite
+	Store    string             `yaml:"store"`    // sqlite, or a URL postgres://…, in which relative files are made absolute: sqlite
 	Agents   map[string]Agent   `yaml:"agents"`   // beside those in the database: none
 	Servers  map[string]Server  `yaml:"servers"`  // beside those in the database: none
 	Profiles map[string]Profile `yaml:"profiles"` // subsets of the tools at /mcp/NAME: none
 	Policies string             `yaml:"policies"` // folder of *.cedar: policies
 	Tools    string             `yaml:"tools"`    // folder of tool manifests: tools
 
-	Sandbox   Sandbox   `yaml:"sandbox"`
-	Egress    Egress    `yaml:"egress"`
-	Secrets   Secrets   `yaml:"secrets"`
-	Approvals Approvals `yaml:"approvals"`
-	Limits    Limits    `yaml:"limits"`
-	Redact    Redact    `yaml:"redact"`
-	Audit     Audit     `yaml:"audit"`
-	Telemetry Telemetry `yaml:"telemetry"`
+	Sandbox     Sandbox     `yaml:"sandbox"`
+	Idempotency Idempotency `yaml:"idempotency"`
+	Egress      Egress      `yaml:"egress"`
+	Secrets     Secrets     `yaml:"secrets"`
+	Approvals   Approvals   `yaml:"approvals"`
+	Sagas       Sagas       `yaml:"sagas"`
+	Limits      Limits      `yaml:"limits"`
+	Redact      Redact      `yaml:"redact"`
+	Messages    Messages    `yaml:"messages"`
+	Audit       Audit       `yaml:"audit"`
+	Telemetry   Telemetry   `yaml:"telemetry"`
 }
 
 // An Agent is a caller that the file declares.
@@ -81,6 +86,7 @@ type Sandbox struct {
 	Host   string        `yaml:"host"`   // unix socket or HOST:PORT of a sandbox host: "", a local one that serve starts
 	Image  string        `yaml:"image"`  // default image: default
 	Runs   int           `yaml:"runs"`   // sandboxes at once: 16
+	Warm   int           `yaml:"warm"`   // started sandboxes that may wait for the next call of their kind, about 30 MB each: 4, 0 for none
 	Limits SandboxLimits `yaml:"limits"` // of a tool that names none
 }
 
@@ -112,11 +118,41 @@ type Secrets struct {
 	Keys string `yaml:"keys"` // folder of the key files: "", keys in the data folder
 }
 
-// Approvals set the clocks of tickets.
+// Approvals set the clocks of tickets, who may be asked for how much, and how.
 type Approvals struct {
-	Wait     time.Duration `yaml:"wait"`      // how long a door waits for a human before it answers approval_pending: 5m
-	DecideBy time.Duration `yaml:"decide_by"` // after which an undecided ticket has expired: 1h
-	RunBy    time.Duration `yaml:"run_by"`    // after which an approval that was not used is void: 15m
+	Wait         time.Duration `yaml:"wait"`         // how long a door waits for a human before it answers approval_pending: 5m
+	DecideBy     time.Duration `yaml:"decide_by"`    // after which an undecided ticket has expired: 1h
+	RunBy        time.Duration `yaml:"run_by"`       // after which an approval that was not used is void: 15m
+	Cooldown     time.Duration `yaml:"cooldown"`     // after a rejection, in which nothing similar may be asked, 0s for none: 5m
+	PerAgent     int           `yaml:"per_agent"`    // tickets of one agent that may wait at once: 20
+	PerTenant    int           `yaml:"per_tenant"`   // tickets of all agents that may wait at once: 500
+	Irreversible Approvers     `yaml:"irreversible"` // of calls that cannot be undone, beside what policies demand
+	Escalate     Escalate      `yaml:"escalate"`     // where nobody decides
+
+	URL      string             `yaml:"url"`      // where approvers' browsers reach the gateway: "", http://localhost:PORT where it listens on loopback
+	Passkeys string             `yaml:"passkeys"` // to approve what cannot be undone: off, enrolled (by whoever has one) or required: enrolled
+	Webhooks map[string]Webhook `yaml:"webhooks"` // tools that are told, and may decide: none
+}
+
+// Approvers say whose word is needed.
+type Approvers struct {
+	Groups []string `yaml:"groups"` // groups of admins: none, any admin
+	Quorum int      `yaml:"quorum"` // how many different ones: 1
+}
+
+// Escalate calls others in.
+type Escalate struct {
+	After  time.Duration `yaml:"after"`  // since the ticket was opened: 0s, never
+	Groups []string      `yaml:"groups"` // who may decide, too, from then on: none
+}
+
+// Sagas set how sequences of calls are driven.
+type Sagas struct {
+	Plans       string        `yaml:"plans"`       // folder of plans that agents may start by name: sagas
+	OpenFor     time.Duration `yaml:"open_for"`    // after which an ad-hoc saga that nobody ended is ended: 15m
+	OnTimeout   string        `yaml:"on_timeout"`  // what then: rollback, or park it for a human: rollback
+	Lease       time.Duration `yaml:"lease"`       // after which a silent gateway's sagas are taken over by another: 30s
+	Concurrency int           `yaml:"concurrency"` // sagas driven at once: 16
 }
 
 // Limits bound what one principal may ask for at once.
@@ -127,12 +163,56 @@ type Limits struct {
 	Body        Size    `yaml:"body"`        // of one request: 4MiB
 	Concurrency int     `yaml:"concurrency"` // calls in flight of one principal: 64
 	Total       int     `yaml:"total"`       // calls in flight of all: 4096
+
+	Windows []Window `yaml:"windows"` // sums of money that need a human: none
+	Quotas  []Quota  `yaml:"quotas"`  // counts of calls that may change something: none
 }
 
-// Redact says what is cleaned out of results. Secrets always are.
+// A Window is a sum that needs a human, over a span of time.
+type Window struct {
+	Tool     string        `yaml:"tool"`       // exposed name, a * at the end means "begins with": every tool
+	Currency string        `yaml:"currency"`   // such as EUR: "", amounts of all currencies as if they were one
+	Limit    string        `yaml:"limit,text"` // a decimal
+	Per      time.Duration `yaml:"per"`        // 24h, at most 744h
+	By       string        `yaml:"by"`         // principal, recipient or tenant: principal
+}
+
+// A Quota bounds the calls of one agent that may change something.
+type Quota struct {
+	Tool  string        `yaml:"tool"`  // as in Window: every tool
+	Agent string        `yaml:"agent"` // "", each agent, counted by itself
+	Calls int           `yaml:"calls"` // at least 1
+	Per   time.Duration `yaml:"per"`   // 24h, at most 744h
+}
+
+// Idempotency says what is remembered of calls, so that a repetition is harmless.
+type Idempotency struct {
+	Retention time.Duration `yaml:"retention"` // how long a finished call's key is remembered: 168h
+	Open      int           `yaml:"open"`      // calls of one agent that run, wait for a human or are of unknown outcome: 1000
+	Outputs   Size          `yaml:"outputs"`   // results kept for one agent; the oldest make room: 64MiB
+	Lease     time.Duration `yaml:"lease"`     // beyond its timeout, after which a call without an outcome is unknown: 1m
+	Wait      time.Duration `yaml:"wait"`      // how long a repetition waits for the first call: 10s
+}
+
+// Redact says what is cleaned out of results, where secrets always are, and what
+// becomes of secrets in arguments and of agents that read what strangers wrote.
 type Redact struct {
-	MaxBytes Size     `yaml:"max_bytes"` // of one result, at least 4KiB: 1MiB
-	PII      []string `yaml:"pii"`       // of card, ssn, email: card, ssn
+	MaxBytes Size          `yaml:"max_bytes"` // of one result, at least 4KiB: 1MiB
+	PII      []string      `yaml:"pii"`       // of card, ssn, email: card, ssn
+	Outbound string        `yaml:"outbound"`  // a call whose arguments would carry a secret out: approve, deny or off: approve
+	Taint    time.Duration `yaml:"taint"`     // how long an agent needs a human for more, after it read what strangers wrote; 0s means never: 30m
+}
+
+// What becomes of calls with secrets in their arguments.
+const (
+	OutboundApprove = "approve" // a human decides
+	OutboundDeny    = "deny"
+	OutboundOff     = "off" // nobody looks
+)
+
+// Messages say what a message's recipients are to the organisation.
+type Messages struct {
+	Internal []string `yaml:"internal"` // mail domains of its own, and all below them: none, so that everybody is outside
 }
 
 // Audit says how records are kept.
@@ -163,20 +243,38 @@ func Default() *Config {
 	return &Config{
 		Listen: "127.0.0.1:7450", Store: "sqlite", Policies: "policies", Tools: "tools",
 		Agents: map[string]Agent{}, Servers: map[string]Server{}, Profiles: map[string]Profile{},
-		Sandbox: Sandbox{Image: "default", Runs: 16, Limits: SandboxLimits{
+		Sandbox: Sandbox{Image: "default", Runs: 16, Warm: 4, Limits: SandboxLimits{
 			Timeout: l.Timeout, Memory: Size(l.Memory), Processes: l.Processes,
 			Disk: Size(l.Disk), Output: Size(l.Output), CPUs: l.CPUs,
 		}},
-		Approvals: Approvals{Wait: 5 * time.Minute, DecideBy: time.Hour, RunBy: 15 * time.Minute},
-		Limits:    Limits{Rate: 100, Burst: 200, Bytes: 32 * MiB, Body: 4 * MiB, Concurrency: 64, Total: 4096},
-		Redact:    Redact{MaxBytes: 1 * MiB, PII: []string{"card", "ssn"}},
-		Telemetry: Telemetry{Sample: 1, Metrics: true, Log: "info"},
+		Approvals: Approvals{Wait: 5 * time.Minute, DecideBy: time.Hour, RunBy: 15 * time.Minute, Cooldown: 5 * time.Minute,
+			PerAgent: 20, PerTenant: 500, Irreversible: Approvers{Quorum: 1}, Passkeys: PasskeysEnrolled, Webhooks: map[string]Webhook{}},
+		Sagas:       Sagas{Plans: "sagas", OpenFor: 15 * time.Minute, OnTimeout: "rollback", Lease: 30 * time.Second, Concurrency: 16},
+		Limits:      Limits{Rate: 100, Burst: 200, Bytes: 32 * MiB, Body: 4 * MiB, Concurrency: 64, Total: 4096},
+		Idempotency: Idempotency{Retention: 7 * 24 * time.Hour, Open: 1000, Outputs: 64 * MiB, Lease: time.Minute, Wait: 10 * time.Second},
+		Redact:      Redact{MaxBytes: 1 * MiB, PII: []string{"card", "ssn"}, Outbound: OutboundApprove, Taint: 30 * time.Minute},
+		Telemetry:   Telemetry{Sample: 1, Metrics: true, Log: "info"},
 	}
 }
 
 func defaultServer() Server {
 	return Server{Timeout: DefaultTimeout, MaxLine: DefaultMaxLine}
 }
+
+// Vocabulary returns the windows and quotas in the vocabulary of the path.
+func (l Limits) Vocabulary() (windows []sallyport.Window, quotas []sallyport.Quota) {
+	for _, w := range l.Windows {
+		windows = append(windows, sallyport.Window{
+			Tool: w.Tool, Currency: strings.ToUpper(w.Currency), Limit: w.Limit, Per: cmp.Or(w.Per, day), By: cmp.Or(w.By, sallyport.ByPrincipal),
+		})
+	}
+	for _, q := range l.Quotas {
+		quotas = append(quotas, sallyport.Quota{Tool: q.Tool, Agent: q.Agent, Calls: q.Calls, Per: cmp.Or(q.Per, day)})
+	}
+	return windows, quotas
+}
+
+const day = 24 * time.Hour
 
 // ProfileTools returns what each profile holds, as exposed names and
 // beginnings of names with a * at the end.

@@ -38,12 +38,23 @@ profiles:
   support: {servers: [web], tools: [files__read, run_*]}
 policies: /srv/policies
 tools: t
-sandbox: {host: ./sandboxd.sock, image: python, runs: 2, limits: {timeout: 5s, memory: 1GiB, processes: 8, disk: 2MiB, output: 64KiB, cpus: 0.5}}
+sandbox: {host: ./sandboxd.sock, image: python, runs: 2, warm: 3, limits: {timeout: 5s, memory: 1GiB, processes: 8, disk: 2MiB, output: 64KiB, cpus: 0.5}}
 egress: {private: [10.1.0.0/16, "fd00::/8"]}
 secrets: {keys: k}
-approvals: {wait: 0s, decide_by: 2h, run_by: 1m}
-limits: {rate: 2.5, burst: 5, bytes: 1MB, body: 64KiB, concurrency: 3, total: 9}
-redact: {max_bytes: 8KiB, pii: []}
+approvals: {wait: 0s, decide_by: 2h, run_by: 1m, cooldown: 1m, per_agent: 3, per_tenant: 9, irreversible: {groups: [finance, security], quorum: 2}, escalate: {after: 1h, groups: [board]}}
+sagas: {plans: p, open_for: 1m, on_timeout: park, lease: 5s, concurrency: 2}
+limits:
+  rate: 2.5
+  burst: 5
+  bytes: 1MB
+  body: 64KiB
+  concurrency: 3
+  total: 9
+  windows: [{currency: eur, limit: 1000.50, per: 1h, by: recipient, tool: "bank__*"}, {limit: "7"}]
+  quotas: [{tool: mail__send, agent: old, calls: 5, per: 1m}, {calls: 9}]
+idempotency: {retention: 24h, open: 7, outputs: 1MiB, lease: 2s, wait: 3s}
+redact: {max_bytes: 8KiB, pii: [], outbound: deny, taint: 0s}
+messages: {internal: [example.com, xn--bcher-kva.example]}
 audit: {strict: true, heads: heads}
 telemetry: {endpoint: "http://127.0.0.1:4318", sample: 0, metrics: false, log: debug}
 `))
@@ -66,21 +77,32 @@ telemetry: {endpoint: "http://127.0.0.1:4318", sample: 0, metrics: false, log: d
 		},
 		Profiles: map[string]config.Profile{"support": {Servers: []string{"web"}, Tools: []string{"files__read", "run_*"}}},
 		Policies: "/srv/policies", Tools: "/etc/sallyport/t",
-		Sandbox: config.Sandbox{Host: "/etc/sallyport/sandboxd.sock", Image: "python", Runs: 2, Limits: config.SandboxLimits{
+		Sandbox: config.Sandbox{Host: "/etc/sallyport/sandboxd.sock", Image: "python", Runs: 2, Warm: 3, Limits: config.SandboxLimits{
 			Timeout: 5 * time.Second, Memory: config.GiB, Processes: 8, Disk: 2 * config.MiB, Output: 64 * config.KiB, CPUs: 0.5,
 		}},
 		Egress: config.Egress{Private: []string{"10.1.0.0/16", "fd00::/8"}}, Secrets: config.Secrets{Keys: "/etc/sallyport/k"},
-		Approvals: config.Approvals{DecideBy: 2 * time.Hour, RunBy: time.Minute},
-		Limits:    config.Limits{Rate: 2.5, Burst: 5, Bytes: 1e6, Body: 64 * config.KiB, Concurrency: 3, Total: 9},
-		Redact:    config.Redact{MaxBytes: 8 * config.KiB, PII: []string{}},
-		Audit:     config.Audit{Strict: true, Heads: "/etc/sallyport/heads"},
-		Telemetry: config.Telemetry{Endpoint: "http://127.0.0.1:4318", Log: "debug"},
+		Approvals: config.Approvals{DecideBy: 2 * time.Hour, RunBy: time.Minute, Cooldown: time.Minute, PerAgent: 3, PerTenant: 9,
+			Irreversible: config.Approvers{Groups: []string{"finance", "security"}, Quorum: 2}, Escalate: config.Escalate{After: time.Hour, Groups: []string{"board"}}, Passkeys: "enrolled", Webhooks: map[string]config.Webhook{}},
+		Sagas: config.Sagas{Plans: "/etc/sallyport/p", OpenFor: time.Minute, OnTimeout: "park", Lease: 5 * time.Second, Concurrency: 2},
+		Limits: config.Limits{Rate: 2.5, Burst: 5, Bytes: 1e6, Body: 64 * config.KiB, Concurrency: 3, Total: 9,
+			Windows: []config.Window{{Currency: "eur", Limit: "1000.50", Per: time.Hour, By: "recipient", Tool: "bank__*"}, {Limit: "7"}},
+			Quotas:  []config.Quota{{Tool: "mail__send", Agent: "old", Calls: 5, Per: time.Minute}, {Calls: 9}}},
+		Idempotency: config.Idempotency{Retention: 24 * time.Hour, Open: 7, Outputs: config.MiB, Lease: 2 * time.Second, Wait: 3 * time.Second},
+		Redact:      config.Redact{MaxBytes: 8 * config.KiB, PII: []string{}, Outbound: config.OutboundDeny},
+		Messages:    config.Messages{Internal: []string{"example.com", "xn--bcher-kva.example"}},
+		Audit:       config.Audit{Strict: true, Heads: "/etc/sallyport/heads"},
+		Telemetry:   config.Telemetry{Endpoint: "http://127.0.0.1:4318", Log: "debug"},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
 	if got := c.ProfileTools()["support"]; !reflect.DeepEqual(got, []string{"web__*", "files__read", "run_*"}) {
 		t.Errorf("ProfileTools = %q", got)
+	}
+	windows, quotas := c.Limits.Vocabulary()
+	if !reflect.DeepEqual(windows, []sallyport.Window{{Tool: "bank__*", Currency: "EUR", Limit: "1000.50", Per: time.Hour, By: "recipient"},
+		{Limit: "7", Per: 24 * time.Hour, By: "principal"}}) || len(quotas) != 2 || quotas[1].Per != 24*time.Hour {
+		t.Errorf("windows %+v, quotas %+v", windows, quotas)
 	}
 	if l := c.Sandbox.Limits.Limits(); l.Memory != 1<<30 || l.Timeout != 5*time.Second || l.CPUs != 0.5 {
 		t.Errorf("Limits = %+v", l)
@@ -94,6 +116,7 @@ func TestStarterIsDefault(t *testing.T) {
 	}
 	want := config.Default()
 	want.File, want.Policies, want.Tools = file, "/etc/sallyport/policies", "/etc/sallyport/tools"
+	want.Sagas.Plans = "/etc/sallyport/sagas"
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
@@ -109,7 +132,12 @@ func TestStarterIsDefault(t *testing.T) {
 	if err != nil || len(c.Servers) != 2 || len(c.Profiles) != 1 || c.Audit.Heads == "" {
 		t.Errorf("the examples: %+v, %v\n%s", c, err, b.String())
 	}
-	if c != nil && (c.Limits != want.Limits || c.Approvals != want.Approvals || c.Sandbox != want.Sandbox || !reflect.DeepEqual(c.Redact, want.Redact)) {
+	if c != nil && (c.Approvals.URL == "" || len(c.Approvals.Webhooks) != 1 || c.Approvals.Irreversible.Quorum != 2 || len(c.Approvals.Escalate.Groups) != 1) {
+		t.Errorf("the examples of approvals: %+v", c.Approvals)
+	}
+	c.Approvals.URL, c.Approvals.Webhooks = want.Approvals.URL, want.Approvals.Webhooks
+	c.Approvals.Irreversible, c.Approvals.Escalate = want.Approvals.Irreversible, want.Approvals.Escalate
+	if c != nil && (!reflect.DeepEqual(c.Limits, want.Limits) || c.Idempotency != want.Idempotency || !reflect.DeepEqual(c.Approvals, want.Approvals) || c.Sagas != want.Sagas || c.Sandbox != want.Sandbox || !reflect.DeepEqual(c.Redact, want.Redact)) {
 		t.Errorf("the examples differ from the defaults: %+v", c)
 	}
 }
@@ -119,7 +147,7 @@ func exampleKey(l string) bool {
 	if !ok {
 		return false
 	}
-	for _, k := range []string{"servers", "profiles", "agents", "sandbox", "egress", "approvals", "limits", "redact", "audit", "telemetry"} {
+	for _, k := range []string{"servers", "profiles", "agents", "sandbox", "egress", "approvals", "sagas", "limits", "idempotency", "redact", "messages", "audit", "telemetry"} {
 		if key == k {
 			return true
 		}
@@ -145,6 +173,19 @@ func TestTO59_RefusedWhole(t *testing.T) {
 		{"tab", "limits:\n\trate: 1\n", "yaml:2:", ""},
 		{"unknown key", "lisen: a:1\n", `yaml:1:1: unknown key "lisen"`, "did you mean listen?"},
 		{"unknown key below", "limits:\n  rate: 1\n  brust: 2\n", `yaml:3:3: unknown key "limits.brust"`, "did you mean burst?"},
+		{"window without a limit", "limits: {windows: [{per: 1h}]}\n", "limits.windows[0] has no limit", "limit:"},
+		{"window of a word", "limits: {windows: [{limit: much}]}\n", `limits.windows[0].limit: "much" is not an amount`, "decimal"},
+		{"window below zero", "limits: {windows: [{limit: \"-1\"}]}\n", "is not an amount", ""},
+		{"window of a huge number", "limits: {windows: [{limit: 1e400}]}\n", "is not an amount", ""},
+		{"window by nothing known", "limits: {windows: [{limit: 1, by: user}]}\n", `limits.windows[0].by: "user" is not known`, "principal, recipient, tenant"},
+		{"window too long", "limits: {windows: [{limit: 1, per: 745h}]}\n", "limits.windows[0].per must be between 1s and 744h", ""},
+		{"window of a bad currency", "limits: {windows: [{limit: 1, currency: €}]}\n", "currency", "EUR"},
+		{"quota of nothing", "limits: {quotas: [{tool: x}]}\n", "limits.quotas[0].calls must be at least 1", ""},
+		{"quota of a bad tool", "limits: {quotas: [{tool: \"a b\", calls: 1}]}\n", `"a b" cannot be the name of a tool`, ""},
+		{"no open calls", "idempotency: {open: 0}\n", "idempotency.open must be between 1 and 1000000", ""},
+		{"no retention", "idempotency: {retention: 1m}\n", "idempotency.retention must be", ""},
+		{"no lease", "idempotency: {lease: 1ms}\n", "idempotency.lease must be", ""},
+		{"no outputs", "idempotency: {outputs: 1KiB}\n", "idempotency.outputs must be at least 1MiB", ""},
 		{"unknown key, none near", "zzz: 1\n", `unknown key "zzz"`, "the keys here are listen, hosts"},
 		{"duplicate key", "listen: a:1\ntools: t\nlisten: b:2\n", "yaml:3:1: listen is set twice; first at line 1", "keep one"},
 		{"duplicate server", "servers:\n  a: {command: x}\n  a: {command: y}\n", "yaml:3:3: servers.a is set twice", ""},
@@ -167,6 +208,12 @@ func TestTO59_RefusedWhole(t *testing.T) {
 		{"bad duration", "approvals: {wait: 30 secs}\n", `approvals.wait: "30 secs" is not a duration`, "30s"},
 		{"negative duration", "approvals: {decide_by: -1s}\n", "is not a duration", ""},
 		{"zero", "approvals: {decide_by: 0s}\n", "approvals.decide_by must be above 0", ""},
+		{"no room for tickets", "approvals: {per_agent: 0}\n", "approvals.per_agent must be at least 1", ""},
+		{"no quorum", "approvals: {irreversible: {quorum: 0}}\n", "approvals.irreversible.quorum must be between 1 and 20", ""},
+		{"a large quorum", "approvals: {irreversible: {quorum: 21}}\n", "between 1 and 20", ""},
+		{"a group's name", "approvals: {irreversible: {groups: [\"a,b\"]}}\n", `"a,b" cannot be the name of a group`, ""},
+		{"escalation to nobody", "approvals: {escalate: {after: 1m}}\n", "approvals.escalate needs both after and groups", ""},
+		{"escalation when all is over", "approvals: {escalate: {after: 1h, groups: [a]}}\n", "comes when the ticket has expired", "decide_by"},
 		{"size without unit", "redact: {max_bytes: 1048576}\n", "redact.max_bytes has no unit", "512MiB"},
 		{"bad size", "redact: {max_bytes: 1mib}\n", `"1mib" is not a size`, "512MiB"},
 		{"huge size", "redact: {max_bytes: 9999999999TiB}\n", "is too large", ""},
@@ -200,6 +247,10 @@ func TestTO59_RefusedWhole(t *testing.T) {
 		{"loose CIDR", "egress: {private: [10.1.2.3/8]}\n", "has bits beyond its length", "10.0.0.0/8"},
 		{"all addresses", "egress: {private: [0.0.0.0/0]}\n", "is every address", ""},
 		{"home", "data: ~/x\n", "is not a path", "~"},
+		{"outbound", "redact: {outbound: block}\n", `redact.outbound: "block" is not known`, "approve, deny, off"},
+		{"taint", "redact: {taint: 30}\n", "redact.taint has no unit", "30s"},
+		{"a mail address for a domain", "messages: {internal: [ann@example.com]}\n", `"ann@example.com" cannot be the name of a mail domain`, "example.com"},
+		{"a domain of one label", "messages: {internal: [localhost]}\n", "cannot be the name of a mail domain", ""},
 		{"pii", "redact: {pii: [cards]}\n", `redact.pii[0]: "cards" is not known`, "card, ssn, email"},
 		{"log", "telemetry: {log: loud}\n", `"loud" is not known`, ""},
 	} {

@@ -32,7 +32,14 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, unreadable(path, err)
 	}
-	return Parse(abs, data)
+	c, err := Parse(abs, data)
+	if err != nil {
+		return nil, err
+	}
+	if err := private(abs, c); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 func unreadable(path string, err error) error {

@@ -1,6 +1,10 @@
 package config
 
-import _ "embed"
+import (
+	_ "embed"
+	"strconv"
+	"strings"
+)
 
 // starter is the file that init writes.
 //
@@ -10,3 +14,13 @@ var starter string
 // Starter returns a commented sallyport.yaml. It works as it is and says the
 // same as Default.
 func Starter() string { return starter }
+
+// StarterWith is Starter with another store.
+func StarterWith(store string) string {
+	if store == Default().Store {
+		return starter
+	}
+	before, after, _ := strings.Cut(starter, "# store: ")
+	_, after, _ = strings.Cut(after, "\n")
+	return before + "store: " + strconv.Quote(store) + "\n" + after
+}

@@ -47,6 +47,9 @@ const (
 	MetaCallID             = "dev.sallyport/callId"
 	MetaIdempotencyKey     = "dev.sallyport/idempotencyKey"
 	MetaTicket             = "dev.sallyport/ticket"
+	MetaReplay             = "dev.sallyport/replay"
+	MetaTwin               = "dev.sallyport/twin"
+	MetaSaga               = "dev.sallyport/saga"
 )
 
 // HTTP header names, in Go's canonical form.

@@ -83,7 +83,7 @@ func (l *linter) root(schema map[string]any) {
 	}
 	l.closed("", schema)
 	for _, name := range sorted(properties) {
-		l.property("/properties/"+escape(name), properties[name])
+		l.property("/properties/"+sallyport.PointerToken(name), properties[name])
 	}
 	l.definitions(schema)
 }
@@ -92,7 +92,7 @@ func (l *linter) definitions(schema map[string]any) {
 	for _, key := range []string{"$defs", "definitions"} {
 		defs := object(schema[key])
 		for _, name := range sorted(defs) {
-			l.value("/"+key+"/"+escape(name), object(defs[name]))
+			l.value("/"+key+"/"+sallyport.PointerToken(name), object(defs[name]))
 		}
 	}
 }
@@ -164,7 +164,7 @@ func (l *linter) object(path string, schema map[string]any) {
 	l.closed(path, schema)
 	properties := object(schema["properties"])
 	for _, name := range sorted(properties) {
-		l.property(path+"/properties/"+escape(name), properties[name])
+		l.property(path+"/properties/"+sallyport.PointerToken(name), properties[name])
 	}
 	if more := object(schema["additionalProperties"]); len(more) > 0 {
 		l.value(path+"/additionalProperties", more)
@@ -186,8 +186,7 @@ func (l *linter) fields(t sallyport.Tool, schema map[string]any) {
 	for _, f := range t.Manifest.Fields {
 		at := schema
 		for _, name := range strings.Split(strings.TrimPrefix(f.Path, "/"), "/") {
-			name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
-			at = object(object(at["properties"])[name])
+			at = object(object(at["properties"])[sallyport.PointerName(name)])
 		}
 		if len(at) == 0 {
 			l.add("fields", fmt.Sprintf("%s is no property of the schema, so no %s is assessed", f.Path, f.Kind), "correct the path: a JSON Pointer into the arguments, such as /sql")
@@ -219,6 +218,3 @@ func object(v any) map[string]any {
 }
 
 func sorted(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
-
-// escape writes a name as one part of a JSON Pointer.
-func escape(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
