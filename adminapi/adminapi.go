@@ -11,7 +11,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -26,6 +28,7 @@ type Server struct {
 	Tokens       Tokens
 	Logins       Logins
 	Agents       Agents
+	Admins       Admins
 	Tickets      Tickets
 	Audit        Audit
 	Tools        Tools
@@ -33,6 +36,10 @@ type Server struct {
 	Reservations Reservations
 	Secrets      Secrets
 	Sandbox      Sandbox
+	Passkeys     Passkeys
+	Webhooks     Webhooks
+	Decides      func(secret string) bool // whether who knows a secret can decide tickets
+	Sagas        Sagas
 	Status       func(context.Context) any // what `doctor` shows of a running gateway
 	Policies     func() error              // reloads them, all or nothing
 
@@ -54,9 +61,10 @@ type call struct {
 type need int
 
 const (
-	nobody   need = iota // the login itself
-	operator             // a local uid that may operate the gateway, or a login
-	human                // a login
+	nobody    need = iota // the login itself
+	operator              // a local uid that may operate the gateway, or a login
+	human                 // a login
+	confirmed             // a login, confirmed just now by a passkey of those who have one
 )
 
 // routes lists every route. The OpenAPI document is made from it.
@@ -70,9 +78,19 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/agents", operator, "list the agents", s.listAgents},
 		{"POST", "/api/v1/agents", operator, "add an agent", s.addAgent},
 		{"POST", "/api/v1/agents/{id}/{change}", operator, "rotate, suspend, resume or revoke an agent", s.changeAgent},
+		{"GET", "/api/v1/admins", operator, "list the admins and their groups", s.listAdmins},
+		{"POST", "/api/v1/admins", confirmed, "add an admin", s.addAdmin},
+		{"PUT", "/api/v1/admins/{name}/groups", confirmed, "set the groups of an admin", s.setAdminGroups},
+		{"DELETE", "/api/v1/admins/{name}", confirmed, "remove an admin", s.removeAdmin},
 		{"GET", "/api/v1/approvals", operator, "list tickets", s.listTickets},
 		{"GET", "/api/v1/approvals/{id}", operator, "show a ticket", s.showTicket},
 		{"POST", "/api/v1/approvals/{id}/{decision}", human, "approve or reject a ticket", s.decide},
+		{"GET", "/api/v1/passkeys", operator, "list the approvers' passkeys", s.listPasskeys},
+		{"DELETE", "/api/v1/passkeys/{id}", confirmed, "remove a passkey of another admin", s.removePasskey},
+		{"POST", "/api/v1/passkeys/links", human, "a link to enrol a passkey, or to sign a ticket", s.linkPasskey},
+		{"GET", "/api/v1/passkeys/links/{id}", operator, "what became of a link", s.passkeyLink},
+		{"GET", "/api/v1/webhooks", operator, "list the webhooks and their outboxes", s.listWebhooks},
+		{"POST", "/api/v1/webhooks/{name}/{change}", operator, "test a webhook, or retry what it gave up", s.changeWebhook},
 		{"GET", "/api/v1/audit", operator, "search the audit log", s.search},
 		{"GET", "/api/v1/tools", operator, "list the tools", s.listTools},
 		{"GET", "/api/v1/tools/{name}", operator, "show a tool", s.showTool},
@@ -83,6 +101,10 @@ func (s *Server) routes() []route {
 		{"DELETE", "/api/v1/servers/{name}", operator, "remove an upstream server", s.removeServer},
 		{"GET", "/api/v1/reservations", operator, "list reservations", s.listReservations},
 		{"POST", "/api/v1/reservations/resolve", operator, "say how a call of unknown outcome ended", s.resolve},
+		{"GET", "/api/v1/sagas", operator, "list sagas", s.listSagas},
+		{"POST", "/api/v1/sagas/lint", operator, "judge a plan, without starting it", s.lintPlan},
+		{"GET", "/api/v1/sagas/{id}", operator, "show a saga with every step", s.showSaga},
+		{"POST", "/api/v1/sagas/{id}/{verb}", operator, "pause, resume, cancel, retry, skip a step of, or resolve a step of a saga", s.changeSaga},
 		{"GET", "/api/v1/secrets", operator, "list the names of secrets", s.listSecrets},
 		{"PUT", "/api/v1/secrets/{name}", operator, "set a secret", s.setSecret},
 		{"DELETE", "/api/v1/secrets/{name}", operator, "remove a secret", s.removeSecret},
@@ -142,6 +164,8 @@ func (s *Server) identify(c *call, n need) error {
 	case c.peer.Local && !local:
 		return &sallyport.Error{Code: sallyport.Denied, Message: "this user may not operate the gateway",
 			Hint: "use the account that ran `sallyport init`, or root"}
+	case n == confirmed && c.admin != "":
+		return s.Passkeys.Confirmed(c.Context(), c.admin)
 	case n == nobody, n == operator && local, c.admin != "":
 		return nil
 	}
@@ -200,6 +224,9 @@ func fail(w http.ResponseWriter, err error) {
 	status, ok := statuses[e.Code]
 	if !ok {
 		status = http.StatusInternalServerError
+	}
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
 	}
 	write(w, status, Failure{e.Code, e.Step, e.Message, e.Hint, e.Ticket, e.RetryAfter.Seconds(), e.CallID})
 }

@@ -57,6 +57,7 @@ type CallResult struct {
 	Result  json.RawMessage `json:"result"`
 	IsError bool            `json:"is_error"`
 	Replay  bool            `json:"replay"`
+	Twin    string          `json:"twin,omitempty"` // the identical call that it repeats
 }
 
 // callTool goes the whole path as the agent, with a token that says which
@@ -77,7 +78,7 @@ func (s *Server) callTool(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return CallResult{res.CallID, res.Content, res.IsError, res.Replay}, nil
+	return CallResult{res.CallID, res.Content, res.IsError, res.Replay, res.Twin}, nil
 }
 
 // explain says how policy and risk would decide the same call.

@@ -43,9 +43,19 @@ type Agents interface {
 
 // Tickets keeps what waits for a human. (approval)
 type Tickets interface {
-	ListTickets(ctx context.Context, state string, limit int) ([]sallyport.Ticket, error)
-	ShowTicket(ctx context.Context, id string) (t sallyport.Ticket, text string, err error)
+	ListTickets(ctx context.Context, state string, limit int) ([]sallyport.Ticket, []TicketGroup, error)
+	ShowTicket(ctx context.Context, id string) (ShownTicket, error)
 	Decide(ctx context.Context, d sallyport.Decision) (sallyport.Ticket, error)
+}
+
+// Admins keeps the humans who decide.
+type Admins interface {
+	ListAdmins(ctx context.Context) ([]sallyport.Admin, error)
+	// AddAdmin returns the password, which is not kept.
+	AddAdmin(ctx context.Context, name string, groups []string, e sallyport.Entry) (password string, err error)
+	SetAdminGroups(ctx context.Context, name string, groups []string, e sallyport.Entry) error
+	// RemoveAdmin refuses to remove the last one.
+	RemoveAdmin(ctx context.Context, name string, e sallyport.Entry) error
 }
 
 // Audit reads the record. (audit)
@@ -106,7 +116,16 @@ type ServerStatus struct {
 // Reservations keeps what idempotency remembers.
 type Reservations interface {
 	ListReservations(ctx context.Context, state string, limit int) ([]sallyport.Reservation, error)
-	ResolveReservation(ctx context.Context, key sallyport.ReservationKey, state sallyport.ReservationState, by, reason string) error
+	ResolveReservation(ctx context.Context, r Resolution) error
+}
+
+// A Resolution is an operator's word on a call whose outcome is unknown.
+type Resolution struct {
+	Key    sallyport.ReservationKey
+	State  sallyport.ReservationState
+	By     string
+	Reason string
+	Result json.RawMessage // a CallToolResult, nil if nobody knows it
 }
 
 // Secrets keeps values that nobody can read back. (secret)
@@ -144,6 +163,8 @@ type SandboxResult struct {
 	SandboxID string   `json:"sandbox_id"`
 	Tier      string   `json:"tier"`
 	Duration  float64  `json:"duration_ms"`
+
+	Connections []sallyport.Connection `json:"connections,omitempty"`
 }
 
 // A SandboxInfo is one running sandbox.

@@ -121,6 +121,11 @@ func (s *Server) setSecret(c call) (any, error) {
 	if err := checkName("secret", name); err != nil {
 		return nil, err
 	}
+	if s.Decides(name) { // else whoever operates the gateway could decide
+		if err := s.identify(&c, confirmed); err != nil {
+			return nil, err
+		}
+	}
 	var in struct{ Value string }
 	if err := c.body(&in); err != nil {
 		return nil, err
@@ -161,7 +166,7 @@ func openAPI(routes []route) any {
 		if paths[r.path] == nil {
 			paths[r.path] = map[string]any{}
 		}
-		needs := map[need]string{nobody: "nothing", operator: "the local socket, or a login", human: "a human's login"}[r.need]
+		needs := map[need]string{nobody: "nothing", operator: "the local socket, or a login", human: "a human's login", confirmed: "a human's login, and just now a passkey of those who have one"}[r.need]
 		paths[r.path][strings.ToLower(r.method)] = map[string]any{
 			"summary": r.summary, "description": "Needs " + needs + ".",
 			"responses": map[string]any{

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 )
 
 func (s *Server) listTickets(c call) (any, error) {
-	limit, err := c.limit(100)
+	limit, err := c.limit(1000) // nobody is to be pushed out of sight by a few agents
 	if err != nil {
 		return nil, err
 	}
@@ -20,10 +21,30 @@ func (s *Server) listTickets(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	tickets, err := s.Tickets.ListTickets(c.Context(), state, limit)
-	return struct {
-		Tickets []sallyport.Ticket `json:"tickets"`
-	}{orEmpty(tickets)}, err
+	tickets, groups, err := s.Tickets.ListTickets(c.Context(), state, limit)
+	return TicketList{orEmpty(tickets), orEmpty(groups)}, err
+}
+
+// A TicketList holds tickets, newest first, and the same in groups. Deciding is
+// for one ticket at a time: there is no way to decide on a group.
+type TicketList struct {
+	Tickets []sallyport.Ticket `json:"tickets"`
+	Groups  []TicketGroup      `json:"groups"`
+}
+
+// A TicketGroup holds the tickets about one tool as it is, those unlike the
+// others first.
+type TicketGroup struct {
+	Tool    string        `json:"tool"`
+	Digest  string        `json:"digest"`
+	Agents  []string      `json:"agents"`
+	Tickets []TicketApart `json:"tickets"`
+}
+
+// A TicketApart says what sets a ticket apart from most of its group.
+type TicketApart struct {
+	Ticket  string   `json:"ticket"`
+	Differs []string `json:"differs,omitempty"`
 }
 
 // oneOf is a state to list by: "" for all, or one that exists. A misspelt one
@@ -39,19 +60,22 @@ func oneOf[S ~string](state string, all ...S) (string, error) {
 	return "", &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("there is no state %q", state), Hint: "one of " + strings.Join(names, ", ")}
 }
 
-// A ShownTicket is a ticket with the text that a human decides on.
+// A ShownTicket is a ticket with what a human decides on: the same view that
+// every channel shows, as JSON and as text.
 type ShownTicket struct {
 	sallyport.Ticket
-	Text string `json:"text"`
+	View json.RawMessage `json:"view"`
+	Text string          `json:"text"` // shortened where it is long
+	Full string          `json:"full"` // all of it; its last word is needed where Text is shortened
+	Card string          `json:"card"` // for a chat
 }
 
 func (s *Server) showTicket(c call) (any, error) {
-	t, text, err := s.Tickets.ShowTicket(c.Context(), c.PathValue("id"))
-	return ShownTicket{t, text}, err
+	return s.Tickets.ShowTicket(c.Context(), c.PathValue("id"))
 }
 
 func (s *Server) decide(c call) (any, error) {
-	d := sallyport.Decision{Ticket: c.PathValue("id"), By: c.admin, At: time.Now()}
+	d := sallyport.Decision{Ticket: c.PathValue("id"), By: c.admin, Door: "admin", At: time.Now()}
 	switch c.PathValue("decision") {
 	case "approve":
 		d.Approve = true
@@ -59,11 +83,11 @@ func (s *Server) decide(c call) (any, error) {
 	default:
 		return nil, &sallyport.Error{Code: sallyport.NotFound, Message: "no such decision: " + c.PathValue("decision"), Hint: "approve or reject"}
 	}
-	var in struct{ Reason string }
+	var in struct{ Reason, Hash, Seen string }
 	if err := c.body(&in); err != nil {
 		return nil, err
 	}
-	d.Reason = in.Reason
+	d.Reason, d.Hash, d.Seen = in.Reason, in.Hash, in.Seen
 	return s.Tickets.Decide(c.Context(), d)
 }
 
@@ -120,17 +144,39 @@ func (s *Server) listReservations(c call) (any, error) {
 func (s *Server) resolve(c call) (any, error) {
 	var in struct {
 		Principal, Tool, Key, State, Reason string
+		Result                              json.RawMessage
 	}
 	if err := c.body(&in); err != nil {
 		return nil, err
 	}
-	state := sallyport.ReservationState(in.State)
-	if state != sallyport.Done && state != sallyport.Failed {
-		return nil, &sallyport.Error{Code: sallyport.Invalid, Message: "bad state " + strconv.Quote(in.State), Hint: "done (it acted) or failed (it did not)"}
+	invalid := func(hint, format string, args ...any) (any, error) {
+		return nil, &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf(format, args...), Hint: hint}
 	}
-	if in.Reason == "" {
-		return nil, &sallyport.Error{Code: sallyport.Invalid, Message: "a reason is needed: how do you know?", Hint: "give --reason"}
+	state := sallyport.ReservationState(in.State)
+	switch {
+	case state != sallyport.Done && state != sallyport.Failed:
+		return invalid("done (it acted) or failed (it did not)", "bad state %q", in.State)
+	case strings.TrimSpace(in.Reason) == "":
+		return invalid("give --reason", "a reason is needed: how do you know?")
+	case len(in.Reason) > maxReason:
+		return invalid("be brief", "the reason has more than %d bytes", maxReason)
+	case in.Result != nil && state != sallyport.Done:
+		return invalid("leave the result out", "a call that did not act has no result")
+	case in.Result != nil && !isResult(in.Result):
+		return invalid(`such as {"content":[{"type":"text","text":"paid"}]}`, "the result is not that of a tool: an object with a list named content")
 	}
 	key := sallyport.ReservationKey{Tenant: s.Tenant, Principal: in.Principal, Tool: in.Tool, Key: in.Key}
-	return struct{}{}, s.Reservations.ResolveReservation(c.Context(), key, state, c.actor(), in.Reason)
+	return struct{}{}, s.Reservations.ResolveReservation(c.Context(), Resolution{key, state, c.actor(), in.Reason, in.Result})
+}
+
+// maxReason bounds what an operator says.
+const maxReason = 2000
+
+// isResult reports whether a result is one that a repeated call can get.
+func isResult(b json.RawMessage) bool {
+	var r struct {
+		Content *[]json.RawMessage `json:"content"`
+	}
+	canonical, err := sallyport.Canonical(b)
+	return err == nil && json.Unmarshal(canonical, &r) == nil && r.Content != nil
 }

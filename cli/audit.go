@@ -18,10 +18,12 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/adminapi"
+	"sallyport.dev/sallyport/approval/passkey"
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/redact/visible"
-	"sallyport.dev/sallyport/store/sqlite"
+	"sallyport.dev/sallyport/store/configured"
+	"sallyport.dev/sallyport/store/relational"
 )
 
 func (a *App) auditCommand() *cobra.Command {
@@ -55,7 +57,7 @@ func (a *App) auditVerify() *cobra.Command {
 }
 
 func (a *App) verify(ctx context.Context, heads, keys []string) (audit.Report, error) {
-	db, err := a.readStore()
+	db, err := a.readStore(ctx)
 	if err != nil {
 		return audit.Report{}, err
 	}
@@ -83,6 +85,14 @@ func (a *App) verify(ctx context.Context, heads, keys []string) (audit.Report, e
 	rep, err := audit.Verify(ctx, db, o)
 	if err != nil {
 		return rep, err
+	}
+	stand, wrong, err := passkey.CheckRecord(ctx, db)
+	if err != nil {
+		return rep, err
+	}
+	rep.Problems = append(rep.Problems, wrong...)
+	if stand > 0 {
+		rep.Notes = append(rep.Notes, fmt.Sprintf("%d approvals are signed by passkeys; the signatures stand", stand))
 	}
 	// What init and serve always leave behind, and somebody took away.
 	if last == 0 {
@@ -134,18 +144,16 @@ func HeadsPath(data, configured string) string {
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
-// readStore opens the database for reading only.
-func (a *App) readStore() (*sqlite.Store, error) {
-	path := filepath.Join(a.Data, "sallyport.db")
-	if !exists(path) {
-		return nil, &sallyport.Error{Code: sallyport.Unavailable, Message: "no database at " + path, Hint: "name the data folder with --data or $SALLYPORT_DATA"}
+// readStore opens the database of the data folder's gateway for reading only.
+func (a *App) readStore(ctx context.Context) (*relational.Store, error) {
+	setting := configured.SQLite
+	c, err := config.Load(filepath.Join(a.Data, "sallyport.yaml"))
+	if err == nil {
+		setting = c.Store
+	} else if sallyport.CodeOf(err) != sallyport.NotFound {
+		return nil, err // the database may be another one
 	}
-	f, err := os.Open(path) // says more than the database's driver does
-	if err != nil {
-		return nil, err
-	}
-	f.Close()
-	return sqlite.OpenReadOnly(path)
+	return configured.OpenReadOnly(ctx, setting, a.Data)
 }
 
 func (a *App) showReport(r audit.Report) {
@@ -221,7 +229,7 @@ func (a *App) showEntries(entries []adminapi.AuditEntry) error {
 
 func (a *App) auditExport() *cobra.Command {
 	return &cobra.Command{Use: "export", Short: "Write the whole record as JSON lines, with proofs", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		db, err := a.readStore()
+		db, err := a.readStore(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -29,6 +29,11 @@ func (a *App) callCommand() *cobra.Command {
 			if err := a.typed(&c, args); err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("key") {
+				if err := sallyport.CheckKey(c.Key); err != nil {
+					return err
+				}
+			}
 			c.Wait = wait.Seconds()
 			var res adminapi.CallResult
 			if err := a.API(cmd.Context(), "POST", "/calls", c, &res); err != nil {

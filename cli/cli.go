@@ -90,6 +90,9 @@ func (a *App) Report(err error) {
 		if ok {
 			f = map[string]any{"code": e.Code, "step": e.Step, "message": e.Message, "hint": e.Hint, "ticket": e.Ticket, "call_id": e.CallID}
 		}
+		if ok && e.RetryAfter > 0 {
+			f["retry_after"] = e.RetryAfter.Seconds()
+		}
 		for k, v := range f {
 			if v == "" || v == sallyport.Step("") {
 				delete(f, k)
@@ -204,8 +207,8 @@ func InGroup(id string, cmds ...*cobra.Command) []*cobra.Command {
 // Commands are the commands of this package.
 func (a *App) Commands() []*cobra.Command {
 	return slices.Concat(
-		InGroup(GroupUse, a.callCommand(), a.toolsCommand(), a.serversCommand(), a.sandboxCommand(), a.tokenCommand(), a.stdioCommand()),
-		InGroup(GroupGovern, a.agentsCommand(), a.loginCommand(), a.approvalsCommand(), a.policyCommand(), a.riskCommand(), a.secretsCommand()),
+		InGroup(GroupUse, a.callCommand(), a.toolsCommand(), a.serversCommand(), a.sandboxCommand(), a.sagaCommand(), a.tokenCommand(), a.stdioCommand()),
+		InGroup(GroupGovern, a.agentsCommand(), a.loginCommand(), a.approvalsCommand(), a.passkeysCommand(), a.webhooksCommand(), a.policyCommand(), a.riskCommand(), a.secretsCommand()),
 		InGroup(GroupRecord, a.auditCommand(), a.reservationsCommand()),
 		InGroup(GroupStart, a.warmCommand()),
 	)

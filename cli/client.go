@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/adminapi"
@@ -89,10 +90,21 @@ func unreachable(socket string, err error) error {
 		Hint: "what it did until then is on record: start it again, then `sallyport audit search`"}
 }
 
+// elsewhere says what lists the things of which one was not found. It is said
+// here and not by the gateway, whose answer for what does not exist must be
+// that for what belongs to somebody else.
+func elsewhere(err error, list string) error {
+	if e, ok := errors.AsType[*sallyport.Error](err); ok && e.Code == sallyport.NotFound && e.Hint == "" {
+		e.Hint = "`" + list + "` shows what there is"
+	}
+	return err
+}
+
 func failureOf(status int, body []byte) error {
 	var f adminapi.Failure
 	if err := json.Unmarshal(body, &f); err != nil || f.Code == "" {
 		return fmt.Errorf("the gateway answered %d: %.200s", status, body)
 	}
-	return &sallyport.Error{Code: f.Code, Step: f.Step, Message: f.Message, Hint: f.Hint, Ticket: f.Ticket, CallID: f.CallID}
+	return &sallyport.Error{Code: f.Code, Step: f.Step, Message: f.Message, Hint: f.Hint, Ticket: f.Ticket, CallID: f.CallID,
+		RetryAfter: time.Duration(f.RetryAfter * float64(time.Second))}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -115,54 +116,6 @@ func (a *App) showAgent(s adminapi.AgentSecret, done string) error {
 	return nil
 }
 
-func (a *App) approvalsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "approvals", Short: "See and decide what waits for a human"}
-	var state string
-	list := &cobra.Command{Use: "list", Short: "List tickets", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		var out struct {
-			Tickets []sallyport.Ticket `json:"tickets"`
-		}
-		if state == "all" {
-			state = ""
-		}
-		if err := a.API(cmd.Context(), "GET", "/approvals?state="+url.QueryEscape(state), nil, &out); err != nil {
-			return err
-		}
-		return a.Show(out, func() error {
-			var rows [][]string
-			for _, t := range out.Tickets {
-				rows = append(rows, []string{t.ID, string(t.State), t.Binding.Principal, t.Binding.Tool, t.DecideBy.Format(time.RFC3339), first(t.Risk.Reasons)})
-			}
-			return a.table("TICKET STATE AGENT TOOL DECIDE-BY WHY", rows)
-		})
-	}}
-	list.Flags().StringVar(&state, "state", "pending", "pending, approved, rejected, expired, consumed, void, withdrawn or all")
-	show := &cobra.Command{Use: "show TICKET", Short: "Show exactly what would run", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		var t adminapi.ShownTicket
-		if err := a.API(cmd.Context(), "GET", "/approvals/"+url.PathEscape(args[0]), nil, &t); err != nil {
-			return err
-		}
-		return a.Show(t, func() error { _, err := fmt.Fprintln(a.Out, visible.String(t.Text)); return err })
-	}}
-	cmd.AddCommand(list, show)
-	for _, verb := range []string{"approve", "reject"} {
-		var reason string
-		c := &cobra.Command{Use: verb + " TICKET", Short: verb + " one call (needs `sallyport login`)", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			var t sallyport.Ticket
-			if err := a.API(cmd.Context(), "POST", "/approvals/"+url.PathEscape(args[0])+"/"+verb, map[string]string{"reason": reason}, &t); err != nil {
-				return err
-			}
-			return a.Show(t, func() error {
-				_, err := fmt.Fprintf(a.Out, "%s: %s\n", visible.String(t.ID), t.State)
-				return err
-			})
-		}}
-		c.Flags().StringVar(&reason, "reason", "", "why, for the caller and the record")
-		cmd.AddCommand(c)
-	}
-	return cmd
-}
-
 func (a *App) reservationsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "reservations", Short: "See what idempotency remembers; settle unknown outcomes"}
 	var state string
@@ -188,12 +141,25 @@ func (a *App) reservationsCommand() *cobra.Command {
 		Key       string `json:"key"`
 		State     string `json:"state"`
 		Reason    string `json:"reason"`
+
+		Result json.RawMessage `json:"result,omitempty"`
 	}
+	var result string
 	resolve := &cobra.Command{Use: "resolve AGENT TOOL KEY done|failed", Short: "Say how a call of unknown outcome ended", Args: cobra.ExactArgs(4), RunE: func(cmd *cobra.Command, args []string) error {
 		in.Principal, in.Tool, in.Key, in.State = args[0], args[1], args[2], args[3]
+		if result != "" {
+			b, err := a.argument(result)
+			if err == nil {
+				in.Result, err = canonical(b)
+			}
+			if err != nil {
+				return err
+			}
+		}
 		return a.did(cmd, "POST", "/reservations/resolve", in, "resolved as "+in.State)
 	}}
 	resolve.Flags().StringVar(&in.Reason, "reason", "", "how you know (required)")
+	resolve.Flags().StringVar(&result, "result", "", "what a repeated call gets: the tool's result as JSON, or - for standard input")
 	cmd.AddCommand(list, resolve)
 	return cmd
 }

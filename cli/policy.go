@@ -83,6 +83,9 @@ func (a *App) showExplanation(x gateway.Explanation) error {
 	case len(x.Approval) > 0:
 		line("decision", "a human must approve it")
 		line("demanded", "by "+strings.Join(x.Approval, ", "))
+		for _, d := range x.Demands {
+			line("needs", d.String())
+		}
 	default:
 		line("decision", "allowed")
 	}

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/sandbox"
 	"sallyport.dev/sallyport/catalog"
+	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/redact/visible"
 	"sallyport.dev/sallyport/risk"
 )
@@ -31,7 +33,7 @@ func (a *App) riskCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			e, err := risk.New(risk.Options{CacheDir: CacheDir()})
+			e, err := risk.New(risk.Options{CacheDir: CacheDir(), Internal: a.internalDomains()})
 			if err != nil {
 				return err
 			}
@@ -52,6 +54,7 @@ func (a *App) riskCommand() *cobra.Command {
 	})
 	sql.Flags().StringVar(&dialect, "dialect", "postgres", "postgres, mysql or sqlite")
 	judge("shell", "Judge a shell command", func(e *risk.Engine, s string) (sallyport.Risk, error) { return e.Shell(s), nil })
+	judge("cloud", `Judge an action or a command line of a cloud, such as "s3:DeleteBucket"`, func(e *risk.Engine, s string) (sallyport.Risk, error) { return e.Cloud(s), nil })
 	judge("http", `Judge a request, such as "DELETE https://host/path"`, func(e *risk.Engine, s string) (sallyport.Risk, error) { return e.HTTP(s), nil })
 	args := judge("args", "Judge the arguments of a tool", func(e *risk.Engine, s string) (sallyport.Risk, error) {
 		return a.riskOfArgs(e, tool, s)
@@ -61,7 +64,8 @@ func (a *App) riskCommand() *cobra.Command {
 }
 
 // riskOfArgs judges arguments as the path would: by the tool's manifest, if
-// there is one in the data folder, else as those of an undeclared tool.
+// there is one in the data folder, as code in a sandbox, or else as those of an
+// undeclared tool.
 func (a *App) riskOfArgs(e *risk.Engine, name, text string) (sallyport.Risk, error) {
 	args, err := canonical([]byte(text))
 	if err != nil {
@@ -72,12 +76,25 @@ func (a *App) riskOfArgs(e *risk.Engine, name, text string) (sallyport.Risk, err
 	if err != nil && exists(filepath.Join(a.Data, "tools")) {
 		return sallyport.Risk{}, err
 	}
+	if i := slices.IndexFunc(sandbox.Tools(), func(t sallyport.Tool) bool { return t.Name == name }); i >= 0 {
+		tool = sandbox.Tools()[i]
+	}
 	for _, m := range manifests {
 		if t := m.Described(); t.Name == name {
 			tool = t
 		}
 	}
 	return e.Args(tool, args), nil
+}
+
+// internalDomains are those of the configuration in the data folder, if there is
+// one that can be read.
+func (a *App) internalDomains() []string {
+	c, err := config.Load(filepath.Join(a.Data, "sallyport.yaml"))
+	if err != nil {
+		return nil // then every recipient is outside
+	}
+	return c.Messages.Internal
 }
 
 func (a *App) showRisk(r sallyport.Risk) error {
@@ -91,6 +108,19 @@ func (a *App) showRisk(r sallyport.Risk) error {
 	}
 	if len(r.Objects) > 0 {
 		fmt.Fprintf(a.Out, "  on: %s\n", visible.String(strings.Join(r.Objects, ", ")))
+	}
+	if len(r.Effects) > 0 {
+		fmt.Fprintf(a.Out, "  effects: %s\n", strings.Join(r.Effects, ", "))
+	}
+	for _, p := range r.Parts {
+		at := ""
+		if p.Path != "" {
+			at = " (" + p.Path + ")"
+		}
+		fmt.Fprintf(a.Out, "  %s: %s\n", p.Label, visible.String(p.Text+at))
+	}
+	for _, m := range r.Amounts {
+		fmt.Fprintf(a.Out, "  moves: %s\n", visible.String(strings.TrimSpace(m.Value+" "+m.Currency)))
 	}
 	return nil
 }

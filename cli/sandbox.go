@@ -54,6 +54,11 @@ func (a *App) sandboxRun() *cobra.Command {
 				for _, l := range r.LimitsHit {
 					fmt.Fprintf(a.Err, "[limit hit: %s]\n", visible.String(l))
 				}
+				for _, c := range r.Connections {
+					if !c.Allowed {
+						fmt.Fprintf(a.Err, "[not reached: %s (%s, %d×)]\n", visible.String(c.Target), visible.String(c.Reason), c.Count)
+					}
+				}
 				switch {
 				case r.KilledBy != "":
 					fmt.Fprintf(a.Err, "[killed: %s]\n", visible.String(r.KilledBy))

@@ -30,10 +30,12 @@ type fakeGateway struct {
 	started chan string   // gets the arguments of each "slow" call
 	release chan struct{} // lets "slow" calls go
 	ended   chan error    // gets ctx.Err() of each "slow" call that was cancelled
+	causes  chan error    // gets the cause of the same
+	gone    chan struct{} // gets one for each call that waits and that nobody listens to
 }
 
 func newFakeGateway() *fakeGateway {
-	g := &fakeGateway{started: make(chan string, 2000), release: make(chan struct{}), ended: make(chan error, 100)}
+	g := &fakeGateway{started: make(chan string, 2000), release: make(chan struct{}), ended: make(chan error, 100), causes: make(chan error, 100), gone: make(chan struct{}, 100)}
 	for _, n := range []string{"denied", "echo", "meta", "pending", "progress", "slow"} {
 		g.add(n, `{"type":"object"}`)
 	}
@@ -85,8 +87,12 @@ func (g *fakeGateway) Await(ctx context.Context, req sallyport.Request, wait tim
 	case <-g.release:
 		return sallyport.Result{CallID: "call-1", Content: text("approved and done")}, nil
 	case <-ctx.Done():
+		g.causes <- context.Cause(ctx)
 		g.ended <- ctx.Err()
 		return res, &sallyport.Error{Code: sallyport.Canceled, Step: sallyport.Approve, Message: "canceled", Err: ctx.Err()}
+	case <-req.Gone:
+		g.gone <- struct{}{}
+		return res, err
 	case <-time.After(wait):
 		return res, err
 	}
@@ -158,6 +164,7 @@ func (g *fakeGateway) slow(ctx context.Context, req sallyport.Request, res sally
 		res.Content = text("slow " + string(req.Operation.Args))
 		return res, nil
 	case <-ctx.Done():
+		g.causes <- context.Cause(ctx)
 		g.ended <- ctx.Err()
 		return res, &sallyport.Error{Code: sallyport.Canceled, Step: sallyport.Execute, Message: "canceled", Err: ctx.Err()}
 	}

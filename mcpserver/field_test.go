@@ -160,10 +160,10 @@ func TestCallRequest(t *testing.T) {
 	d := newDoor(t, func(o *mcpserver.Options) {})
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	body, headers := modern("1", "tools/call", `"name":"echo","arguments":{ "a" : 1.0 }`)
-	body = strings.Replace(body, `"_meta":{`, `"_meta":{"dev.sallyport/ticket":"tkt-1","dev.sallyport/idempotencyKey":"k\u0031","traceparent":"`+trace+`",`, 1)
+	body = strings.Replace(body, `"_meta":{`, `"_meta":{"dev.sallyport/saga":"saga_1","dev.sallyport/ticket":"tkt-1","dev.sallyport/idempotencyKey":"k\u0031","traceparent":"`+trace+`",`, 1)
 	res, got := d.post(body, append(headers, "Idempotency-Key: k1", "Traceparent: 00-bad")...)
 	req := d.gw.last(t)
-	if res.StatusCode != 200 || req.Key != "k1" || req.Ticket != "tkt-1" || req.Trace != trace || req.Size != len(body) ||
+	if res.StatusCode != 200 || req.Key != "k1" || req.Ticket != "tkt-1" || req.Saga != "saga_1" || req.Trace != trace || req.Size != len(body) ||
 		req.Credential != "alice" || req.Door != "mcp" || req.Profile != "" || string(req.Operation.Args) != `{ "a" : 1.0 }` {
 		t.Errorf("%s\n%+v", got, req)
 	}

@@ -89,7 +89,7 @@ func TestSessionClock(t *testing.T) {
 		}
 	}
 	s := table.find(id, who, now)
-	if e := s.begin([]byte("1"), func() {}); e != nil {
+	if e := s.begin([]byte("1"), func(error) {}); e != nil {
 		t.Fatal(e)
 	}
 	if now = now.Add(time.Hour); table.find(id, who, now) == nil {

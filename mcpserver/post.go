@@ -213,13 +213,13 @@ func (x *exchange) callContext() (ctx context.Context, done func(), ok bool) {
 		ctx, cancel := context.WithCancel(x.r.Context())
 		return ctx, cancel, true
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(x.r.Context()))
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(x.r.Context()))
 	if err := x.session.begin(x.msg.ID, cancel); err != nil {
-		cancel()
+		cancel(nil)
 		x.fail(http.StatusOK, err)
 		return nil, nil, false
 	}
-	return ctx, func() { x.session.end(x.msg.ID); cancel() }, true
+	return ctx, func() { x.session.end(x.msg.ID); cancel(nil) }, true
 }
 
 // fail answers with a JSON-RPC error.

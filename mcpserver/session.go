@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -25,12 +26,12 @@ type session struct {
 	used     time.Time // guarded by the table's mu
 
 	mu    sync.Mutex
-	calls map[string]context.CancelFunc // by wire.IDKey; nil once the session has ended
+	calls map[string]context.CancelCauseFunc // by wire.IDKey; nil once the session has ended
 	limit int
 }
 
 // begin notes a request as in flight.
-func (s *session) begin(id json.RawMessage, cancel context.CancelFunc) *wire.Error {
+func (s *session) begin(id json.RawMessage, cancel context.CancelCauseFunc) *wire.Error {
 	key := wire.IDKey(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +58,7 @@ func (s *session) cancelCall(id json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cancel := s.calls[wire.IDKey(id)]; cancel != nil {
-		cancel()
+		cancel(&sallyport.Cancellation{By: "client"})
 	}
 }
 
@@ -68,11 +69,11 @@ func (s *session) idle() bool {
 }
 
 // cancelAll ends the session's calls, those in flight and those to come.
-func (s *session) cancelAll() {
+func (s *session) cancelAll(by string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, cancel := range s.calls {
-		cancel()
+		cancel(&sallyport.Cancellation{By: by})
 	}
 	s.calls = nil
 }
@@ -97,7 +98,7 @@ func (t *sessionTable) open(who owner, now time.Time) (string, error) {
 	_, _ = rand.Read(raw[:]) // never fails
 	s := &session{
 		id: base64.RawURLEncoding.EncodeToString(raw[:]), owner: who, used: now,
-		calls: map[string]context.CancelFunc{}, limit: t.opts.CallsPerSession,
+		calls: map[string]context.CancelCauseFunc{}, limit: t.opts.CallsPerSession,
 	}
 	s.logLevel.Store(int32(logLevel("info")))
 	t.mu.Lock()
@@ -125,7 +126,7 @@ func (t *sessionTable) makeRoom(who owner) bool {
 		}
 	}
 	if oldest != nil {
-		t.drop(oldest)
+		t.drop(oldest, "session")
 	}
 	return oldest != nil
 }
@@ -139,7 +140,7 @@ func (t *sessionTable) find(id string, who owner, now time.Time) *session {
 		return nil
 	}
 	if t.expired(s, now) {
-		t.drop(s)
+		t.drop(s, "session")
 		return nil
 	}
 	s.used = now
@@ -153,14 +154,14 @@ func (t *sessionTable) expired(s *session, now time.Time) bool {
 func (t *sessionTable) remove(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.drop(s)
+	t.drop(s, "session")
 }
 
 func (t *sessionTable) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, s := range t.byID {
-		t.drop(s)
+		t.drop(s, "shutdown")
 	}
 }
 
@@ -168,13 +169,13 @@ func (t *sessionTable) close() {
 func (t *sessionTable) sweep(now time.Time) {
 	for _, s := range t.byID {
 		if t.expired(s, now) {
-			t.drop(s)
+			t.drop(s, "session")
 		}
 	}
 }
 
-// drop ends one session. Preconditions: t.mu is held.
-func (t *sessionTable) drop(s *session) {
+// drop ends one session; by says who wants it. Preconditions: t.mu is held.
+func (t *sessionTable) drop(s *session, by string) {
 	if t.byID[s.id] != s {
 		return
 	}
@@ -190,5 +191,5 @@ func (t *sessionTable) drop(s *session) {
 	} else {
 		t.byOwner[s.owner] = rest
 	}
-	s.cancelAll()
+	s.cancelAll(by)
 }

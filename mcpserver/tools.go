@@ -116,6 +116,9 @@ func (x *exchange) callTool() {
 	}
 	x.reply = newReply(x, ask, done)
 	req.Notify = x.reply.notify
+	if !x.modern {
+		req.Gone = x.r.Context().Done()
+	}
 	var res sallyport.Result
 	var err error
 	if x.reply.canProgress() {
@@ -132,6 +135,9 @@ func (x *exchange) callTool() {
 
 func (x *exchange) answer(res sallyport.Result, err error) {
 	content, callID := []byte(res.Content), res.CallID
+	if err == nil && res.Replay {
+		content = markReplay(content, res.Twin)
+	}
 	if err != nil {
 		e := x.safe(err)
 		if !late(e) {
@@ -199,6 +205,11 @@ func (x *exchange) readMeta(req *sallyport.Request, ask *hears) *wire.Error {
 			if req.Ticket, ok = wire.String(v); !ok || len(req.Ticket) > 128 {
 				return badParams("%s must be a string: the id of a ticket", wire.MetaTicket)
 			}
+		case wire.MetaSaga:
+			var ok bool
+			if req.Saga, ok = wire.String(v); !ok || req.Saga == "" || len(req.Saga) > 128 {
+				return badParams("%s must be a string: the id of a saga", wire.MetaSaga)
+			}
 		case wire.MetaTraceparent:
 			req.Trace, _ = wire.String(v)
 		case wire.MetaLogLevel:
@@ -222,6 +233,9 @@ func (x *exchange) readKey(req *sallyport.Request, raw json.RawMessage) *wire.Er
 	if !once {
 		return badParams("the header Idempotency-Key was sent more than once")
 	}
+	if _, sent := x.r.Header[wire.HeaderIdempotencyKey]; sent && header == "" {
+		return badParams("the header Idempotency-Key is empty: leave it out, or send a key")
+	}
 	req.Key = header
 	if raw != nil {
 		key, ok := wire.String(raw)
@@ -233,8 +247,11 @@ func (x *exchange) readKey(req *sallyport.Request, raw json.RawMessage) *wire.Er
 		}
 		req.Key = key
 	}
-	if len(req.Key) > 255 {
-		return badParams("the idempotency key is longer than 255 bytes")
+	if req.Key == "" {
+		return nil
+	}
+	if e, ok := errors.AsType[*sallyport.Error](sallyport.CheckKey(req.Key)); ok {
+		return badParams("%s: %s", e.Message, e.Hint)
 	}
 	return nil
 }
@@ -297,6 +314,27 @@ func (x *exchange) appendToolResult(content []byte, callID string) ([]byte, erro
 		member(`"resultType":"complete"`)
 	}
 	return append(b, "}}"...), nil
+}
+
+// markReplay says in _meta that an earlier call did the work: one with the same
+// key, or the identical one that twin names.
+func markReplay(content []byte, twin string) []byte {
+	meta := wire.Member(content, "_meta")
+	if !wire.IsObject(meta) {
+		meta = json.RawMessage("{}")
+	}
+	meta, err := wire.SetMember(meta, wire.MetaReplay, json.RawMessage("true"))
+	if err == nil && twin != "" {
+		meta, err = wire.SetMember(meta, wire.MetaTwin, wire.Quote(twin))
+	}
+	if err != nil {
+		return content // not an object: appendToolResult says so
+	}
+	marked, err := wire.SetMember(content, "_meta", meta)
+	if err != nil {
+		return content
+	}
+	return marked
 }
 
 // setMeta puts our own members into a _meta that the content has already.
