@@ -11,13 +11,16 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/cli"
+	"sallyport.dev/sallyport/cmd/sallyport/desk"
 	"sallyport.dev/sallyport/oauth"
-	"sallyport.dev/sallyport/store/sqlite"
+	"sallyport.dev/sallyport/store/configured"
 )
 
 func (a *program) adminsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "admins", Short: "Give an admin a new password, while no gateway runs"}
-	cmd.AddCommand(&cobra.Command{
+	cmd := &cobra.Command{Use: "admins", Short: "Add and list admins, set their groups; give one a new password"}
+	cmd.AddCommand(a.AdminsCommands()...)
+	var passkeys bool
+	reset := &cobra.Command{
 		Use: "reset [NAME]", Short: "Give an admin (default: admin) a new password", Args: cobra.MaximumNArgs(1),
 		Long: "Give an admin a new password, or make an admin of that name. The gateway must be stopped, and whoever runs this must\n" +
 			"be able to write its database: an operator who may only use the socket cannot become the one who approves.",
@@ -26,7 +29,7 @@ func (a *program) adminsCommand() *cobra.Command {
 			if len(args) == 1 {
 				name = args[0]
 			}
-			password, err := a.resetAdmin(cmd.Context(), name)
+			password, err := a.resetAdmin(cmd.Context(), name, passkeys)
 			if err != nil {
 				return err
 			}
@@ -35,11 +38,13 @@ func (a *program) adminsCommand() *cobra.Command {
 				return err
 			})
 		},
-	})
+	}
+	reset.Flags().BoolVar(&passkeys, "passkeys", false, "also forget the admin's passkeys: they are lost, and no other admin can remove them")
+	cmd.AddCommand(reset)
 	return cmd
 }
 
-func (a *program) resetAdmin(ctx context.Context, name string) (password string, err error) {
+func (a *program) resetAdmin(ctx context.Context, name string, passkeys bool) (password string, err error) {
 	if _, err := ownerOf(a.Data); err != nil {
 		return "", err
 	}
@@ -60,7 +65,7 @@ func (a *program) resetAdmin(ctx context.Context, name string) (password string,
 	if err != nil {
 		return "", err
 	}
-	db, err := sqlite.Open(filepath.Join(a.Data, "sallyport.db"), seal)
+	db, err := configured.Open(ctx, cfg.Store, a.Data, seal)
 	if err != nil {
 		return "", errors.Join(err, seal.Close())
 	}
@@ -76,6 +81,11 @@ func (a *program) resetAdmin(ctx context.Context, name string) (password string,
 	e, err := audit.AdminEntry(tenant, sallyport.Change{Action: "admins reset", By: "offline", Target: name})
 	if err != nil {
 		return "", err
+	}
+	if passkeys {
+		if err := desk.ForgetPasskeys(ctx, db, tenant, name); err != nil {
+			return "", err
+		}
 	}
 	return password, db.PutAdmin(ctx, admin, e)
 }

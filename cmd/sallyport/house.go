@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -23,6 +21,8 @@ import (
 	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/cedar"
 	"sallyport.dev/sallyport/cli"
+	"sallyport.dev/sallyport/cmd/sallyport/deciding"
+	"sallyport.dev/sallyport/cmd/sallyport/desk"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/gateway"
 	"sallyport.dev/sallyport/limit"
@@ -30,8 +30,12 @@ import (
 	"sallyport.dev/sallyport/oauth"
 	"sallyport.dev/sallyport/redact"
 	"sallyport.dev/sallyport/risk"
+	"sallyport.dev/sallyport/saga"
+	"sallyport.dev/sallyport/saga/plan"
 	"sallyport.dev/sallyport/secret"
-	"sallyport.dev/sallyport/store/sqlite"
+	"sallyport.dev/sallyport/store"
+	"sallyport.dev/sallyport/store/configured"
+	"sallyport.dev/sallyport/store/relational"
 	"sallyport.dev/sallyport/telemetry"
 )
 
@@ -40,17 +44,23 @@ type house struct {
 	config   *config.Config
 	base     string
 	gateway  *gateway.Gateway
+	store    *relational.Store
+	steps    *gateway.Gateway // that the steps of sagas go through
+	sagas    *saga.Engine
+	book     *plan.Book
 	policies *cedar.Engine
 	catalog  *catalog.Catalog
 	risk     *risk.Engine
 	redact   *redact.Sanitiser
+	stored   *secret.Values
 	upstream *upstream.Backend
 	sandbox  *sandboxHost
-	servers  *serverDesk
-	agents   agentDesk
+	servers  *desk.Servers
+	agents   desk.Agents
 	oauth    *oauth.Server
 	door     *mcpserver.Server
 	admin    http.Handler
+	deciding *deciding.Desk
 	calls    telemetry.Calls
 
 	warm     atomic.Bool
@@ -81,13 +91,9 @@ func (a *program) house(ctx context.Context, cfg *config.Config, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	if h.policies, err = cedar.Load(cfg.Policies); err != nil {
+	if err := h.judges(vault, log); err != nil {
 		return nil, err
 	}
-	if h.risk, err = risk.New(risk.Options{CacheDir: cli.CacheDir()}); err != nil {
-		return nil, err
-	}
-	h.redact = redact.New(redact.Options{MaxBytes: int(cfg.Redact.MaxBytes), PII: pii(cfg.Redact.PII), Schema: func(t sallyport.Tool, v json.RawMessage) error { return h.catalog.CheckOutput(t, v) }})
 	if h.sandbox, err = openSandbox(vault, cfg.Sandbox, log); err != nil {
 		return nil, err
 	}
@@ -99,53 +105,31 @@ func (a *program) house(ctx context.Context, cfg *config.Config, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	tickets := approval.New(db, db, approval.Options{RunWithin: cfg.Approvals.RunBy})
-	h.gateway = &gateway.Gateway{
-		Authenticator: identities,
-		Limiter:       limit.New(limitConfig(cfg)),
-		Catalog:       h.catalog,
-		Assessor:      h.risk,
-		Authorizer:    h.policies,
-		Ledger:        db,
-		Tickets:       patient{tickets, ctx},
-		Sanitiser:     h.redact,
-		Journal:       journal,
-		Backends:      map[string]sallyport.Backend{"sandbox": h.sandbox, "upstream": h.upstream},
-		Now:           time.Now,
-		Log:           log,
-		Limits:        gateway.CallLimits{DecideBy: cfg.Approvals.DecideBy},
-		Ended:         h.calls.Ended,
-		Sandbox:       cfg.Sandbox.Limits.Limits(),
-		Image:         h.sandbox.image(),
+	ask := cfg.Approvals
+	db.SetTicketRules(store.TicketRules{Cooldown: ask.Cooldown, PerAgent: ask.PerAgent, PerTenant: ask.PerTenant})
+	tickets, ways, err := deciding.New(tenant, ask, deciding.PageURL(cfg, h.base), db, vault, h.redact, log)
+	if err != nil {
+		return nil, err
+	}
+	h.deciding = ways
+	if err := h.gateways(ctx, db, journal, identities, tickets, log); err != nil {
+		return nil, err
 	}
 	if a.alter != nil {
 		a.alter(h.gateway)
+		a.alter(h.steps)
 	}
 	if err := h.doors(a, db, vault, tickets, logins, log); err != nil {
 		return nil, err
 	}
-	go prune(ctx, db, log)
-	go tickets.Run(ctx, func(err error) { log.Error("tickets", "err", err) })
-	go h.warmUp(ctx, log)
+	h.store = db
+	h.tend(ctx, db, tickets, log)
+	h.drive(ctx)
 	return h, nil
 }
 
-// patient waits for humans only as long as the gateway serves: who waits when
-// it stops is told that the call still needs one.
-type patient struct {
-	gateway.Tickets
-	serving context.Context //nolint:containedctx // the gateway's life, not a call's
-}
-
-func (p patient) Wait(ctx context.Context, tenant, id string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.serving, cancel)()
-	return p.Tickets.Wait(ctx, tenant, id)
-}
-
 // state opens the database, the record and what a crash left behind.
-func (h *house) state(ctx context.Context, data string) (*sqlite.Store, *audit.Log, error) {
+func (h *house) state(ctx context.Context, data string) (*relational.Store, *audit.Log, error) {
 	key, err := audit.LoadKey(filepath.Join(data, "keys"))
 	if err != nil {
 		return nil, nil, err
@@ -154,7 +138,12 @@ func (h *house) state(ctx context.Context, data string) (*sqlite.Store, *audit.L
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := sqlite.Open(filepath.Join(data, "sallyport.db"), seal, sqlite.WithTicketTimes(h.config.Approvals.DecideBy, h.config.Approvals.RunBy))
+	box, err := secret.OpenRows(filepath.Join(data, "keys"))
+	if err != nil {
+		return nil, nil, errors.Join(err, seal.Close())
+	}
+	db, err := configured.Open(ctx, h.config.Store, data, seal, relational.WithTicketTimes(h.config.Approvals.DecideBy, h.config.Approvals.RunBy),
+		relational.WithBox(box), relational.WithOpenCalls(h.config.Idempotency.Open), relational.WithKeptOutputs(int64(h.config.Idempotency.Outputs)))
 	if err != nil {
 		return nil, nil, errors.Join(err, seal.Close())
 	}
@@ -164,31 +153,53 @@ func (h *house) state(ctx context.Context, data string) (*sqlite.Store, *audit.L
 	return db, journal, err
 }
 
+// judges opens the engines that judge calls and clean their results.
+func (h *house) judges(vault *secret.Vault, log *slog.Logger) (err error) {
+	if h.policies, err = cedar.Load(h.config.Policies); err != nil {
+		return err
+	}
+	if h.risk, err = risk.New(risk.Options{CacheDir: cli.CacheDir(), Internal: h.config.Messages.Internal}); err != nil {
+		return err
+	}
+	h.stored = vault.Values(tenant, func(err error) { log.Error("reading the stored secrets", "err", err) })
+	h.redact = redact.New(redact.Options{
+		MaxBytes: int(h.config.Redact.MaxBytes), PII: pii(h.config.Redact.PII), Fingerprint: vault.Fingerprint,
+		Known: func() (known []redact.Known) {
+			for _, v := range h.stored.All() {
+				known = append(known, redact.Known(v))
+			}
+			return known
+		},
+		Schema: func(t sallyport.Tool, v json.RawMessage) error { return h.catalog.CheckOutput(t, v) },
+	})
+	return nil
+}
+
 // tools opens the catalogue and the upstreams that fill it.
-func (h *house) tools(ctx context.Context, db *sqlite.Store, vault *secret.Vault, log *slog.Logger) error {
+func (h *house) tools(ctx context.Context, db *relational.Store, vault *secret.Vault, log *slog.Logger) error {
 	manifests, err := catalog.LoadManifests(h.config.Tools)
 	if err != nil {
 		return err
 	}
 	h.manifests = manifests
 	h.catalog, err = catalog.New(catalog.Options{
-		Builtins: builtins(), Manifests: manifests, Profiles: h.config.ProfileTools(), Pins: pinBook{tenant, db},
+		Builtins: builtins(), Manifests: manifests, Profiles: h.config.ProfileTools(), Pins: desk.Pins{Tenant: tenant, Store: db},
 	})
 	if err != nil {
 		return err
 	}
-	h.servers = &serverDesk{tenant: tenant, store: db, vault: vault, catalog: h.catalog, configured: h.config.Servers}
+	h.servers = &desk.Servers{Tenant: tenant, Store: db, Vault: vault, Catalog: h.catalog, Configured: h.config.Servers}
 	h.upstream = upstream.New(nil, upstream.Options{
-		Launchers: h.sandbox.launchers(), Environ: os.Environ(), Log: log, OnListing: h.servers.listed(log),
+		Launchers: h.sandbox.launchers(), Environ: os.Environ(), Log: log, OnListing: h.servers.Listed(log),
 	})
-	h.servers.backend = h.upstream
+	h.servers.Backend = h.upstream
 	// Upstreams end before the sandbox host that runs them.
 	h.closers = append([]func() error{h.upstream.Close}, h.closers...)
-	return h.servers.start(ctx, log)
+	return h.servers.Start(ctx, log)
 }
 
 // identities are the tokens' issuer and verifiers, one audience per profile.
-func (h *house) identities(ctx context.Context, db *sqlite.Store, keyDir string) (oauth.Profiles, *oauth.Logins, error) {
+func (h *house) identities(ctx context.Context, db *relational.Store, keyDir string) (oauth.Profiles, *oauth.Logins, error) {
 	keys, err := oauth.LoadKeys(keyDir)
 	if err != nil {
 		return nil, nil, err
@@ -201,8 +212,8 @@ func (h *house) identities(ctx context.Context, db *sqlite.Store, keyDir string)
 	if h.oauth, err = oauth.NewServer(c); err != nil {
 		return nil, nil, err
 	}
-	h.agents = agentDesk{tenant, db, cache, h.oauth}
-	if err := h.agents.declare(ctx, h.config.Agents); err != nil {
+	h.agents = desk.Agents{Tenant: tenant, Store: db, Cache: cache, Issuer: h.oauth}
+	if err := h.agents.Declare(ctx, h.config.Agents); err != nil {
 		return nil, nil, err
 	}
 	v, err := oauth.NewVerifier(c)
@@ -224,7 +235,7 @@ func (h *house) identities(ctx context.Context, db *sqlite.Store, keyDir string)
 }
 
 // doors opens the agents' and the operators' doors.
-func (h *house) doors(a *program, db *sqlite.Store, vault *secret.Vault, tickets *approval.Engine, logins *oauth.Logins, log *slog.Logger) (err error) {
+func (h *house) doors(a *program, db *relational.Store, vault *secret.Vault, tickets *approval.Engine, logins *oauth.Logins, log *slog.Logger) (err error) {
 	h.door, err = mcpserver.New(mcpserver.Options{
 		Gateway: h.gateway, BaseURL: h.base, Log: log, Version: version(), Hosts: h.hosts(),
 		MaxBody: int64(h.config.Limits.Body), ApprovalWait: h.config.Approvals.Wait,
@@ -235,25 +246,44 @@ func (h *house) doors(a *program, db *sqlite.Store, vault *secret.Vault, tickets
 	}
 	owner := ownerUID(a.Data)
 	h.admin = (&adminapi.Server{
-		Gateway: h.gateway, Tokens: h.agents, Logins: loginDesk{tenant, logins}, Agents: h.agents,
-		Tickets: ticketDesk{tenant, tickets}, Audit: auditDesk{tenant, db}, Tools: toolDesk{tenant, h.catalog, db},
-		Servers: h.servers, Reservations: reservationDesk{tenant, db}, Secrets: secretDesk{tenant, vault}, Sandbox: h.sandbox,
-		Status: h.status, Policies: h.reload, Mask: h.redact.JSON, Tenant: tenant, Log: log,
+		Gateway: h.gateway, Tokens: h.agents, Decides: h.deciding.Decides,
+		Agents:       h.agents,
+		Admins:       desk.Admins{Tenant: tenant, Store: db},
+		Logins:       desk.Logins{Tenant: tenant, Logins: logins},
+		Tickets:      desk.Tickets{Tenant: tenant, Engine: tickets},
+		Passkeys:     h.deciding,
+		Webhooks:     h.deciding,
+		Reservations: desk.Reservations{Tenant: tenant, Store: db},
+		Sagas:        desk.Sagas{Tenant: tenant, Engine: h.sagas, Book: h.book, Store: db, Mask: h.redact.JSON},
+		Tools:        desk.Tools{Tenant: tenant, Catalog: h.catalog, Store: db},
+		Servers:      h.servers,
+		Secrets:      desk.Secrets{Tenant: tenant, Vault: vault, Values: h.stored},
+		Audit:        desk.Audit{Tenant: tenant, Source: db},
+		Sandbox:      h.sandbox,
+		Status:       h.status, Policies: h.reload, Mask: h.redact.JSON, Tenant: tenant, Log: log,
 		Local: func(uid int) bool { return uid == 0 || uid == os.Geteuid() || uid == owner },
 	}).Handler()
 	return nil
 }
 
-// retention is how long a finished call's key is remembered.
-const retention = 7 * 24 * time.Hour
+// tend starts what goes on beside the calls, until ctx ends.
+func (h *house) tend(ctx context.Context, db *relational.Store, tickets *approval.Engine, log *slog.Logger) {
+	complain := func(what string) func(error) { return func(err error) { log.Error(what, "err", err) } }
+	go prune(ctx, db, h.config.Idempotency.Retention, log)
+	go db.Live(ctx, complain("the sign of life in the database"))
+	go db.Watch(ctx, tickets.Announce, complain("waiting for tickets that other gateways move"))
+	go h.deciding.Run(ctx)
+	go tickets.Run(ctx, complain("tickets"))
+	go h.warmUp(ctx, log)
+}
 
-// prune forgets finished calls, day by day.
-func prune(ctx context.Context, db *sqlite.Store, log *slog.Logger) {
+// prune forgets finished calls, hour by hour.
+func prune(ctx context.Context, db *relational.Store, retention time.Duration, log *slog.Logger) {
 	for {
 		if _, err := db.Prune(ctx, time.Now().Add(-retention)); err != nil && ctx.Err() == nil {
 			log.Error("forgetting finished calls", "err", err)
 		}
-		if !pause(ctx, 24*time.Hour) {
+		if !pause(ctx, time.Hour) {
 			return
 		}
 	}
@@ -285,9 +315,4 @@ func limitConfig(c *config.Config) limit.Config {
 
 func pii(kinds []string) redact.PII {
 	return redact.PII{Card: slices.Contains(kinds, "card"), SSN: slices.Contains(kinds, "ssn"), Email: slices.Contains(kinds, "email")}
-}
-
-func hexDigest(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,10 +18,13 @@ import (
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/cedar"
 	"sallyport.dev/sallyport/cli"
+	"sallyport.dev/sallyport/cmd/sallyport/desk"
 	"sallyport.dev/sallyport/config"
+	"sallyport.dev/sallyport/folder"
 	"sallyport.dev/sallyport/oauth"
 	"sallyport.dev/sallyport/secret"
-	"sallyport.dev/sallyport/store/sqlite"
+	"sallyport.dev/sallyport/store/configured"
+	"sallyport.dev/sallyport/store/relational"
 )
 
 // made is what init prints.
@@ -40,11 +42,30 @@ type made struct {
 	Config     string `json:"config"`
 }
 
+const joined = `made %s, for one more gateway on %s
+
+  its audit log has a key of its own: append %s
+  to keys/audit-others.pub of the other gateways, so that "sallyport audit verify" knows it there too
+
+next:  sallyport serve%s
+`
+
 func (a *program) initCommand() *cobra.Command {
-	return &cobra.Command{
+	store, join := configured.SQLite, ""
+	cmd := &cobra.Command{
 		Use: "init", Short: "Make a data folder: configuration, keys, first agent and first admin", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, err := initialise(cmd.Context(), a.Data)
+			if join != "" {
+				j, err := folder.Join(cmd.Context(), join, a.Data, cli.HeadsPath)
+				if err != nil {
+					return err
+				}
+				return a.Show(j, func() error {
+					_, err := fmt.Fprintf(a.Out, joined, a.Data, j.Store, j.PublicKey, a.dataFlag())
+					return err
+				})
+			}
+			m, err := initialise(cmd.Context(), a.Data, store)
 			if err != nil {
 				return err
 			}
@@ -64,6 +85,10 @@ next:  sallyport serve%[8]s
 			})
 		},
 	}
+	cmd.Flags().StringVar(&store, "store", store, "where state is kept: sqlite, in the data folder, or postgres://USER@HOST/DATABASE, which must be empty")
+	cmd.Flags().StringVar(&join, "join", "", "make the data folder of one more gateway on the PostgreSQL database of the one whose data folder (or a copy of it) this is")
+	cmd.MarkFlagsMutuallyExclusive("store", "join")
+	return cmd
 }
 
 // dataFlag is what a command needs to find this data folder, or nothing.
@@ -76,22 +101,8 @@ func (a *program) dataFlag() string {
 
 // initialise fills a folder that does not exist or is empty. Where it fails,
 // what it wrote is removed again.
-func initialise(ctx context.Context, data string) (m made, err error) {
-	entries, err := os.ReadDir(data)
-	if errors.Is(err, syscall.ENOTDIR) {
-		return m, &sallyport.Error{Code: sallyport.Invalid, Message: data + " is not a folder", Hint: "name another place with --data"}
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return m, err
-	}
-	if len(entries) > 0 {
-		return m, &sallyport.Error{Code: sallyport.Invalid, Message: data + " is not empty",
-			Hint: "name another folder with --data, or remove this one if nothing in it is needed"}
-	}
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return m, err
-	}
-	if err := os.Chmod(data, 0o711); err != nil { // one that was there already
+func initialise(ctx context.Context, data, store string) (m made, err error) {
+	if err := folder.Empty(data); err != nil {
 		return m, err
 	}
 	defer func() {
@@ -107,7 +118,7 @@ func initialise(ctx context.Context, data string) (m made, err error) {
 		}
 	}
 	m.Config = filepath.Join(data, "sallyport.yaml")
-	if err := os.WriteFile(m.Config, []byte(config.Starter()), 0o640); err != nil {
+	if err := os.WriteFile(m.Config, []byte(config.StarterWith(store)), 0o640); err != nil {
 		return m, err
 	}
 	if _, err := cedar.WriteStarter(filepath.Join(data, "policies")); err != nil {
@@ -119,14 +130,14 @@ func initialise(ctx context.Context, data string) (m made, err error) {
 	}
 	base := "http://" + cfg.Listen
 	m.MCPURL, m.ConsoleURL = base+"/mcp", base+"/console/"
-	if err := people(ctx, data, base, &m); err != nil {
+	if err := people(ctx, data, base, cfg.Store, &m); err != nil {
 		return m, err
 	}
 	return m, os.WriteFile(filepath.Join(data, "owner"), []byte(strconv.Itoa(os.Getuid())), 0o644)
 }
 
 // people makes the keys, the database, and the first agent and admin in it.
-func people(ctx context.Context, data, base string, m *made) error {
+func people(ctx context.Context, data, base, store string, m *made) error {
 	keys := filepath.Join(data, "keys")
 	if _, err := oauth.CreateKeys(keys); err != nil {
 		return err
@@ -142,17 +153,30 @@ func people(ctx context.Context, data, base string, m *made) error {
 	if err != nil {
 		return err
 	}
-	db, err := sqlite.Open(filepath.Join(data, "sallyport.db"), seal)
+	db, err := configured.Open(ctx, store, data, seal)
 	if err != nil {
-		return err
+		return errors.Join(err, seal.Close())
 	}
-	err = errors.Join(firstAgent(ctx, db, data, base, m), firstAdmin(ctx, db, m))
+	if err = unused(ctx, db); err == nil {
+		err = errors.Join(firstAgent(ctx, db, data, base, m), firstAdmin(ctx, db, m))
+	}
 	return errors.Join(err, db.Close(), seal.Close())
 }
 
-func firstAgent(ctx context.Context, db *sqlite.Store, data, base string, m *made) error {
+// unused refuses a database that another data folder's gateway uses: its admin
+// would get a new password, and its secrets could not be read.
+func unused(ctx context.Context, db *relational.Store) error {
+	admins, err := db.Admins(ctx, "")
+	if err == nil && len(admins) > 0 {
+		err = &sallyport.Error{Code: sallyport.Conflict, Message: "the database is in use: it has admins",
+			Hint: "name an empty database; or make one more gateway on this one with --join FOLDER"}
+	}
+	return err
+}
+
+func firstAgent(ctx context.Context, db *relational.Store, data, base string, m *made) error {
 	m.Agent.ID = "agent"
-	secret, agent := newAgent(sallyport.DefaultTenant, m.Agent.ID, []string{"agent"}, time.Now())
+	secret, agent := desk.NewAgent(sallyport.DefaultTenant, m.Agent.ID, []string{"agent"}, time.Now())
 	e, err := audit.AdminEntry(agent.Tenant, sallyport.Change{Action: "agents add", By: "init", Target: agent.ID})
 	if err != nil {
 		return err
@@ -171,7 +195,7 @@ func firstAgent(ctx context.Context, db *sqlite.Store, data, base string, m *mad
 	)
 }
 
-func firstAdmin(ctx context.Context, db *sqlite.Store, m *made) error {
+func firstAdmin(ctx context.Context, db *relational.Store, m *made) error {
 	m.Admin.Name, m.Admin.Password = "admin", oauth.NewPassword()
 	hash, err := oauth.HashPassword(m.Admin.Password)
 	if err != nil {

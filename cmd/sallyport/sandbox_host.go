@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/adminapi"
+	sagatools "sallyport.dev/sallyport/backend/saga"
 	"sallyport.dev/sallyport/backend/sandbox"
 	"sallyport.dev/sallyport/backend/upstream"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/config"
+	"sallyport.dev/sallyport/egress"
 	"sallyport.dev/sallyport/gateway"
 	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/secret"
@@ -103,7 +106,7 @@ func (h *sandboxHost) image() string { return h.digest }
 
 // builtins are the gateway's own tools.
 func builtins() []sallyport.Tool {
-	return append(sandbox.Tools(), sallyport.Tool{
+	return append(slices.Concat(sandbox.Tools(), sagatools.Tools()), sallyport.Tool{
 		Name: gateway.ApprovalResult, Version: "1",
 		Description: "Comes back for the result of a call that waits for a human's approval.",
 		Definition: []byte(`{"name":"approval_result","title":"Result of an approved call",` +
@@ -145,9 +148,8 @@ func (h *sandboxHost) RunCommand(ctx context.Context, c adminapi.SandboxCommand)
 	if h.Backend == nil {
 		return adminapi.SandboxResult{}, h.missing()
 	}
-	if len(c.Allow) > 0 {
-		return adminapi.SandboxResult{}, &sallyport.Error{Code: sallyport.Unavailable,
-			Message: "--allow needs the egress broker, which is not built in yet", Hint: "without it a sandbox reaches nothing"}
+	if _, err := egress.ParseRules(c.Allow); err != nil {
+		return adminapi.SandboxResult{}, &sallyport.Error{Code: sallyport.Invalid, Message: err.Error(), Hint: "for example --allow api.example.com:443"}
 	}
 	limits := sallyport.DefaultLimits()
 	if c.Timeout != 0 {
@@ -157,10 +159,11 @@ func (h *sandboxHost) RunCommand(ctx context.Context, c adminapi.SandboxCommand)
 		}
 		limits.Timeout = t
 	}
-	o, err := h.Exec(ctx, sandbox.Command{Argv: c.Argv, Stdin: c.Stdin, Tier: c.Tier, Image: c.Image, Limits: limits, CallID: "cli"})
+	o, err := h.Exec(ctx, sandbox.Command{Argv: c.Argv, Stdin: c.Stdin, Tier: c.Tier, Image: c.Image, Limits: limits, CallID: "cli", Reach: c.Allow})
 	return adminapi.SandboxResult{
 		ExitCode: o.ExitCode, Signal: o.Signal, Stdout: o.Stdout, Stderr: o.Stderr, KilledBy: o.KilledBy, LimitsHit: o.LimitsHit,
 		Truncated: o.Truncated, SandboxID: o.SandboxID, Tier: o.Tier, Duration: float64(o.Duration) / float64(time.Millisecond),
+		Connections: o.Connections,
 	}, err
 }
 

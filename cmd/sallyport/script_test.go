@@ -21,6 +21,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"sallyport.dev/sallyport/approval/passkey/passkeytest"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/image"
 )
@@ -31,7 +32,7 @@ import (
 //	exits N CMD [ARG…]     run a command that must end with status N
 //	capture NAME REGEXP    set a variable to what the group matches in stdout
 //	gateway [FLAG…]        init $SALLYPORT_DATA if needed, add extra.yaml and
-//	                       tools/, serve on a free $PORT, and wait until ready;
+//	                       tools/ and policies/, serve on a free $PORT, and wait until ready;
 //	                       the admin's password is in the file password;
 //	                       with $AS_NOBODY set, all that as the user nobody
 //	gateway-stop           SIGTERM; it must end with status 0
@@ -39,11 +40,16 @@ import (
 //	running REGEXP         a process with such a command line exists
 //	eventually REGEXP CMD [ARG…]   run a command until its stdout matches
 //	tamper FILE SQL        change a database behind Sallyport's back
+//	browse, receiver, deliver   passkeys and webhooks: see deciding_test.go
 //
 // and the condition [sandbox]: root, with an image in the cache.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	bin := install(t)
+	examples, err := filepath.Abs("../../docs/examples")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -55,11 +61,13 @@ func TestScripts(t *testing.T) {
 			}
 			e.Defer(func() { os.RemoveAll(open) })
 			e.Setenv("OPEN", open)
+			e.Setenv("EXAMPLES", examples)
 			e.Setenv("BIN", bin)
 			e.Setenv("PATH", bin+":"+e.Getenv("PATH"))
 			e.Setenv("SALLYPORT_DATA", filepath.Join(e.WorkDir, "data"))
 			e.Setenv("SALLYPORT_CACHE", cli.CacheDir())
 			e.Values[serverKey{}] = &server{}
+			e.Values[authenticatorsKey{}] = map[string]*passkeytest.Authenticator{}
 			return os.Chmod(open, 0o755)
 		},
 		Condition: func(cond string) (bool, error) {
@@ -72,6 +80,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "capture": capture, "gateway": gatewayUp, "gateway-stop": gatewayStop,
 			"fetch": fetch, "running": running, "eventually": eventually, "tamper": tamper,
+			"browse": browse, "receiver": receiver, "deliver": deliver,
 		},
 	})
 }
@@ -196,12 +205,14 @@ func prepare(ts *testscript.TestScript, data string) {
 		text := os.Expand(string(extra), ts.Getenv)
 		ts.Check(os.WriteFile(m.Config, append(yaml, text...), 0o644))
 	}
-	tools, err := filepath.Glob(ts.MkAbs("tools/*.yaml"))
-	ts.Check(err)
-	for _, t := range tools {
-		b, err := os.ReadFile(t)
+	for dir, pattern := range map[string]string{"tools": "*.yaml", "policies": "*.cedar"} {
+		files, err := filepath.Glob(ts.MkAbs(filepath.Join(dir, pattern)))
 		ts.Check(err)
-		ts.Check(os.WriteFile(filepath.Join(data, "tools", filepath.Base(t)), b, 0o644))
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			ts.Check(err)
+			ts.Check(os.WriteFile(filepath.Join(data, dir, filepath.Base(f)), b, 0o644))
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -96,14 +99,16 @@ func (f serveFlags) homesOf(data string) string {
 	if f.homes != "" {
 		return f.homes
 	}
-	return filepath.Join("/var/lib/sallyport-sandboxd", hexDigest([]byte(data))[:16])
+	sum := sha256.Sum256([]byte(data))
+	return filepath.Join("/var/lib/sallyport-sandboxd", hex.EncodeToString(sum[:8]))
 }
 
 // sandboxdArgs are the sandbox host's flags.
 func sandboxdArgs(homes string, c *config.Config) []string {
 	return []string{
 		"-state", homes,
-		"-cache", cli.CacheDir(), "-max-runs", strconv.Itoa(c.Sandbox.Runs),
+		"-cache", cli.CacheDir(), "-max-runs", strconv.Itoa(c.Sandbox.Runs), "-warm", strconv.Itoa(c.Sandbox.Warm),
+		"-egress-private", strings.Join(c.Egress.Private, ","), "-egress-own", c.Listen,
 	}
 }
 
@@ -243,11 +248,13 @@ func (a *program) announce(ctx context.Context, h *house, f serveFlags) {
 try next, in another shell:%s
   bin/sallyport call run_python '{"code":"print(6*7)"}'
   bin/sallyport risk sql 'DROP TABLE orders'
+  bin/sallyport saga run docs/examples/undo.yaml --wait 1m     a saga: its second step fails, so its first is undone
   bin/sallyport servers add everything -- npx -y @modelcontextprotocol/server-everything   (needs Node.js)
+  bin/sallyport call everything__echo '{"message":"DROP TABLE orders"}'     an approval: it waits for a human
+  bin/sallyport login && bin/sallyport approvals list     be that human (the password is what init showed), then approvals show, approve or reject
   bin/sallyport tools list
   bin/sallyport audit search
   bin/sallyport doctor
-  bin/sallyport login        before you decide tickets; asks for the password that init showed
   an MCP client that speaks stdio: command "bin/sallyport", args ["stdio"]
 
 Ctrl-C stops it.

@@ -18,6 +18,7 @@ import (
 	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/cedar"
 	"sallyport.dev/sallyport/cli"
+	"sallyport.dev/sallyport/cmd/sallyport/deciding"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/mcpserver"
@@ -33,9 +34,13 @@ func (h *house) public() http.Handler {
 	}
 	h.oauth.Routes(mux)
 	mux.Handle("/api/v1/", h.admin)
+	h.deciding.Routes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	if h.config.Telemetry.Metrics {
-		mux.Handle("GET /metrics", &h.calls)
+		mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+			h.calls.ServeHTTP(w, r)
+			h.deciding.Metrics(r.Context(), w)
+		})
 	}
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		state := h.readiness(r.Context())
@@ -49,7 +54,11 @@ func (h *house) public() http.Handler {
 }
 
 func (h *house) hosts() mcpserver.HostPolicy {
-	return mcpserver.HostPolicy{Hosts: h.config.Hosts, Origins: h.config.Origins}
+	p := mcpserver.HostPolicy{Hosts: h.config.Hosts, Origins: h.config.Origins}
+	if host, origin := deciding.Origin(h.config); host != "" {
+		p.Hosts, p.Origins = append(slices.Clone(p.Hosts), host), append(slices.Clone(p.Origins), origin)
+	}
+	return p
 }
 
 // readiness is what /readyz shows.
@@ -58,6 +67,7 @@ type readiness struct {
 	Parsers  bool   `json:"parsers_warm"`
 	Policy   string `json:"policy_version"`
 	Sandbox  string `json:"sandbox"`          // "up", or why not
+	Store    string `json:"store"`            // "up", or why not
 	Reload   string `json:"reload,omitempty"` // that the last one was refused
 	Stopping bool   `json:"stopping,omitempty"`
 }
@@ -66,7 +76,7 @@ type readiness struct {
 const noSandbox = "none: code calls are refused"
 
 func (h *house) readiness(ctx context.Context) readiness {
-	r := readiness{Parsers: h.warm.Load(), Policy: h.policies.Version(), Sandbox: "up", Stopping: h.stopping.Load()}
+	r := readiness{Parsers: h.warm.Load(), Policy: h.policies.Version(), Sandbox: "up", Store: "up", Stopping: h.stopping.Load()}
 	// A gateway that was started without a sandbox host is ready for what it
 	// can do; one whose host broke is not.
 	up := true
@@ -75,10 +85,14 @@ func (h *house) readiness(ctx context.Context) readiness {
 	} else if err := h.sandbox.Check(ctx); err != nil {
 		r.Sandbox, up = err.Error(), false
 	}
+	reachable := h.store.Reachable(ctx)
+	if reachable != nil {
+		r.Store, _ = explain(reachable)
+	}
 	if h.stale.Load() {
 		r.Reload = "refused: what was loaded before stays; the log says why"
 	}
-	r.Ready = r.Parsers && up && !r.Stopping && r.Reload == ""
+	r.Ready = r.Parsers && up && reachable == nil && !r.Stopping && r.Reload == ""
 	return r
 }
 
@@ -110,6 +124,9 @@ func (h *house) reloadAll() error {
 	if err := h.policies.Reload(); err != nil {
 		return errors.Join(err, h.catalog.SetManifests(h.manifests))
 	}
+	if err := h.book.Load(h.config.Sagas.Plans); err != nil {
+		return err
+	}
 	h.manifests = manifests
 	return nil
 }
@@ -117,7 +134,8 @@ func (h *house) reloadAll() error {
 // status is what `doctor` shows of a running gateway.
 func (h *house) status(ctx context.Context) any {
 	servers, _ := h.servers.ServerStatus(ctx)
-	return gatewayStatus{Version: version(), MCPURL: h.base + "/mcp", Config: everybodys(h.config.File), UID: os.Geteuid(), Readiness: h.readiness(ctx), Servers: len(servers), Unisolated: unisolated(servers)}
+	hooks, _ := h.deciding.ListWebhooks(ctx)
+	return gatewayStatus{Passkeys: h.deciding.Passkeys(), Webhooks: hooks, Version: version(), MCPURL: h.base + "/mcp", Config: everybodys(h.config.File), UID: os.Geteuid(), Readiness: h.readiness(ctx), Servers: len(servers), Unisolated: unisolated(servers)}
 }
 
 type gatewayStatus struct {
@@ -128,6 +146,9 @@ type gatewayStatus struct {
 	Readiness  readiness `json:"readiness"`
 	Servers    int       `json:"servers"`
 	Unisolated []string  `json:"servers_without_isolation"`
+
+	Passkeys string                 `json:"passkeys"` // where they are used, or why not
+	Webhooks []adminapi.WebhookInfo `json:"webhooks"`
 }
 
 // unisolated names the servers that run as the gateway's own user.
@@ -192,9 +213,11 @@ func (a *program) examine(ctx context.Context) (all []finding) {
 	}
 	_, err := ownerOf(a.Data)
 	add("data folder", err, a.Data)
+	store := "as the gateway was started" // where the file has been broken since
 	cfg, err := a.loadConfig(serveFlags{})
 	add("configuration", err, filepath.Join(a.Data, "sallyport.yaml"))
 	if err == nil {
+		store = cfg.StoreName()
 		if p := cedar.Check(cfg.Policies); len(p) > 0 {
 			add("policies", errors.New(p[0].String()), "")
 		} else {
@@ -214,6 +237,11 @@ func (a *program) examine(ctx context.Context) (all []finding) {
 	if err != nil {
 		return all
 	}
+	if s := st.Readiness.Store; s != "up" {
+		add("store", &sallyport.Error{Message: s, Hint: "calls are refused until it answers; the gateway goes on by itself then"}, "")
+	} else {
+		add("store", nil, store)
+	}
 	switch s := st.Readiness.Sandbox; s {
 	case "up":
 		add("gvisor", nil, "a program ran in a sandbox just now")
@@ -224,6 +252,11 @@ func (a *program) examine(ctx context.Context) (all []finding) {
 	}
 	if st.UID == os.Getuid() && st.UID == 0 {
 		add("privileges", &sallyport.Error{Message: "the gateway runs as root", Hint: "start it with `sallyport serve`, which gives root up"}, "")
+	}
+	add("passkeys", nil, st.Passkeys)
+	for _, w := range st.Webhooks {
+		said, wrong := deciding.Finding(w)
+		add("webhook "+w.Name, wrong, said)
 	}
 	for _, s := range st.Unisolated {
 		add("server "+s, &sallyport.Error{Message: "runs as the gateway's own user: isolation none", Hint: "use isolation: uid"}, "")

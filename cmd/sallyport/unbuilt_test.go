@@ -13,10 +13,10 @@ import (
 func TestSettingsThatDoNothingAreRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sallyport.yaml")
 	for text, setting := range map[string]string{
-		"store: postgres://db.example/sallyport":                              "store",
 		"data: elsewhere":                                                     "data",
 		"agents: {reporter: {roles: [reader]}}":                               "",
-		"egress: {private: [10.1.0.0/16]}":                                    "egress.private",
+		"egress: {private: [10.1.0.0/16]}":                                    "",
+		"egress: {private: [10.1.0.0/16]}\nsandbox: {host: /run/host.sock}":   "egress.private",
 		"secrets: {keys: elsewhere}":                                          "secrets.keys",
 		"sandbox: {host: 'sandbox.example:7460'}":                             "sandbox.host",
 		"telemetry: {endpoint: 'http://127.0.0.1:4318'}":                      "telemetry.endpoint",

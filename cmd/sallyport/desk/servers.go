@@ -1,4 +1,4 @@
-package main
+package desk
 
 import (
 	"context"
@@ -21,35 +21,35 @@ import (
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/secret"
 	"sallyport.dev/sallyport/store"
-	"sallyport.dev/sallyport/store/sqlite"
+	"sallyport.dev/sallyport/store/relational"
 )
 
-// A serverDesk keeps the upstreams: those of the configuration, which wins, and
+// Servers keeps the upstreams: those of the configuration, which wins, and
 // those added at run time.
-type serverDesk struct {
-	tenant     string
-	store      *sqlite.Store
-	vault      *secret.Vault
-	catalog    *catalog.Catalog
-	backend    *upstream.Backend
-	configured map[string]config.Server
+type Servers struct {
+	Tenant     string
+	Store      *relational.Store
+	Vault      *secret.Vault
+	Catalog    *catalog.Catalog
+	Backend    *upstream.Backend
+	Configured map[string]config.Server
 
 	mu    sync.Mutex // guards what follows
 	known map[string]config.Server
 }
 
-// start starts every server. One that cannot be used is shown by Status and
+// Start starts every server. One that cannot be used is shown by Status and
 // keeps nobody else out.
-func (d *serverDesk) start(ctx context.Context, log *slog.Logger) error {
+func (d *Servers) Start(ctx context.Context, log *slog.Logger) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.known = maps.Clone(d.configured)
-	added, err := d.store.Servers(ctx, d.tenant)
+	d.known = maps.Clone(d.Configured)
+	added, err := d.Store.Servers(ctx, d.Tenant)
 	if err != nil {
 		return err
 	}
 	for _, s := range added {
-		if _, ok := d.configured[s.Name]; ok {
+		if _, ok := d.Configured[s.Name]; ok {
 			log.Warn("the configuration has a server of this name; the one added at run time is not started", "server", s.Name)
 			continue
 		}
@@ -69,7 +69,7 @@ func (d *serverDesk) start(ctx context.Context, log *slog.Logger) error {
 }
 
 // run resolves secrets and hands the server to the backend.
-func (d *serverDesk) run(ctx context.Context, name string, s config.Server) error {
+func (d *Servers) run(ctx context.Context, name string, s config.Server) error {
 	c := upstream.Config{Name: name, URL: s.URL, Isolation: s.Isolation, MaxMessage: int(s.MaxLine), Header: http.Header{}}
 	if s.Command != "" {
 		c.Argv = append([]string{s.Command}, s.Args...)
@@ -77,7 +77,7 @@ func (d *serverDesk) run(ctx context.Context, name string, s config.Server) erro
 	var used []string
 	resolve := func(v string) (string, error) {
 		for _, ref := range config.References(v) {
-			plain, err := d.vault.Resolve(ctx, d.tenant, ref)
+			plain, err := d.Vault.Resolve(ctx, d.Tenant, ref)
 			if err != nil {
 				return "", fmt.Errorf("secret %q: %w", ref, err)
 			}
@@ -102,16 +102,16 @@ func (d *serverDesk) run(ctx context.Context, name string, s config.Server) erro
 	}
 	slices.Sort(used)
 	c.Credential = strings.Join(slices.Compact(used), ",")
-	return d.backend.Add(c)
+	return d.Backend.Add(c)
 }
 
-// listed takes each new list of tools into the catalogue.
-func (d *serverDesk) listed(log *slog.Logger) func(upstream.Listing) {
+// Listed takes each new list of tools into the catalogue.
+func (d *Servers) Listed(log *slog.Logger) func(upstream.Listing) {
 	return func(l upstream.Listing) {
 		d.mu.Lock()
 		timeout := d.known[l.Server].Timeout
 		d.mu.Unlock()
-		err := d.catalog.SetListing(context.Background(), catalog.Listing{
+		err := d.Catalog.SetListing(context.Background(), catalog.Listing{
 			Server: l.Server, Endpoint: l.Endpoint, Credential: l.Credential, Instructions: l.Instructions, Timeout: timeout, Tools: l.Tools,
 		})
 		if err != nil {
@@ -122,7 +122,7 @@ func (d *serverDesk) listed(log *slog.Logger) func(upstream.Listing) {
 
 // AddServer stores a server and starts it, and waits a little so that the
 // answer can say how it is.
-func (d *serverDesk) AddServer(ctx context.Context, name string, raw json.RawMessage, e sallyport.Entry) (adminapi.ServerStatus, error) {
+func (d *Servers) AddServer(ctx context.Context, name string, raw json.RawMessage, e sallyport.Entry) (adminapi.ServerStatus, error) {
 	c, err := config.ParseServer(name, raw)
 	if err != nil {
 		return adminapi.ServerStatus{}, err
@@ -140,16 +140,36 @@ func (d *serverDesk) AddServer(ctx context.Context, name string, raw json.RawMes
 		d.forget(name)
 		return adminapi.ServerStatus{}, badServer(name, err)
 	}
-	if err := d.store.PutServer(ctx, store.Server{Tenant: d.tenant, Name: name, Config: raw}, e); err != nil {
+	if err := d.Store.PutServer(ctx, store.Server{Tenant: d.Tenant, Name: name, Config: raw}, e); err != nil {
 		d.forget(name)
 		return adminapi.ServerStatus{}, err
 	}
-	for until := time.Now().Add(45 * time.Second); ; {
+	ctx, cancel := context.WithTimeout(ctx, 45*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
 		s := d.status(name)
-		if s.State == string(upstream.StateReady) && (s.Tools > 0 || s.Error != "") || s.State == string(upstream.StateRefused) ||
-			s.State == string(upstream.StateDown) || time.Now().After(until) || !pause(ctx, 50*time.Millisecond) {
+		if settled(s) {
 			return s, nil
 		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return s, nil
+		}
+	}
+}
+
+// settled reports whether there is more to say of a server than that it starts.
+func settled(s adminapi.ServerStatus) bool {
+	switch upstream.State(s.State) {
+	case upstream.StateReady:
+		return s.Tools > 0 || s.Error != ""
+	case upstream.StateRefused, upstream.StateDown:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -160,26 +180,27 @@ func badServer(name string, err error) error {
 	return &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("server %q: %v", name, err)}
 }
 
-func (d *serverDesk) forget(name string) {
-	d.backend.Remove(name)
-	d.catalog.RemoveListing(name)
+func (d *Servers) forget(name string) {
+	d.Backend.Remove(name)
+	d.Catalog.RemoveListing(name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.known, name)
 }
 
-func (d *serverDesk) RemoveServer(ctx context.Context, name string, e sallyport.Entry) error {
-	if _, ok := d.configured[name]; ok {
+// RemoveServer stops a server that was added at run time, and forgets it.
+func (d *Servers) RemoveServer(ctx context.Context, name string, e sallyport.Entry) error {
+	if _, ok := d.Configured[name]; ok {
 		return &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("server %q is in the configuration file", name), Hint: "take it out there"}
 	}
-	if err := d.store.DeleteServer(ctx, d.tenant, name, e); err != nil {
+	if err := d.Store.DeleteServer(ctx, d.Tenant, name, e); err != nil {
 		return err
 	}
 	d.forget(name)
 	return nil
 }
 
-func (d *serverDesk) status(name string) adminapi.ServerStatus {
+func (d *Servers) status(name string) adminapi.ServerStatus {
 	all, _ := d.ServerStatus(context.Background())
 	for _, s := range all {
 		if s.Name == name {
@@ -191,19 +212,19 @@ func (d *serverDesk) status(name string) adminapi.ServerStatus {
 
 // ServerStatus says how each server is. What the catalogue has to say about
 // its tools is among the warnings.
-func (d *serverDesk) ServerStatus(context.Context) ([]adminapi.ServerStatus, error) {
+func (d *Servers) ServerStatus(context.Context) ([]adminapi.ServerStatus, error) {
 	d.mu.Lock()
 	known := maps.Clone(d.known)
 	d.mu.Unlock()
 	remarks := map[string][]string{}
-	for _, w := range d.catalog.Warnings() {
+	for _, w := range d.Catalog.Warnings() {
 		remarks[w.Server] = append(remarks[w.Server], strings.TrimPrefix(w.Tool+": "+w.Reason, ": "))
 	}
 	var out []adminapi.ServerStatus
-	for _, s := range d.backend.Status() {
+	for _, s := range d.Backend.Status() {
 		c := known[s.Name]
 		source := "database"
-		if _, ok := d.configured[s.Name]; ok {
+		if _, ok := d.Configured[s.Name]; ok {
 			source = "configuration"
 		}
 		warnings := slices.Concat(s.Warnings, remarks[s.Name])

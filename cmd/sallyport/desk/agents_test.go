@@ -1,4 +1,4 @@
-package main
+package desk
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"sallyport.dev/sallyport/oauth"
 	"sallyport.dev/sallyport/store/sqlite"
 )
+
+const tenant = sallyport.DefaultTenant
 
 // The configuration's agents come, change and go with it; others stay.
 func TestDeclaredAgents(t *testing.T) {
@@ -28,7 +30,7 @@ func TestDeclaredAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	d := agentDesk{tenant: tenant, store: db, cache: oauth.NewAgentCache(db, 0, nil)}
+	d := Agents{Tenant: tenant, Store: db, Cache: oauth.NewAgentCache(db, 0, nil)}
 	ctx := t.Context()
 	if _, err := d.AddAgent(ctx, "added", []string{"agent"}, sallyport.Entry{Tenant: tenant, Kind: sallyport.EntryAdmin, Payload: []byte(`{}`)}); err != nil {
 		t.Fatal(err)
@@ -43,7 +45,7 @@ func TestDeclaredAgents(t *testing.T) {
 	declare := func(agents map[string]config.Agent) int {
 		t.Helper()
 		before := entries(ctx, t, db)
-		if err := d.declare(ctx, agents); err != nil {
+		if err := d.Declare(ctx, agents); err != nil {
 			t.Fatal(err)
 		}
 		return entries(ctx, t, db) - before

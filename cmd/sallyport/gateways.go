@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/approval"
+	"sallyport.dev/sallyport/audit"
+	sagatools "sallyport.dev/sallyport/backend/saga"
+	"sallyport.dev/sallyport/config"
+	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/limit"
+	"sallyport.dev/sallyport/saga"
+	"sallyport.dev/sallyport/saga/plan"
+	"sallyport.dev/sallyport/store/relational"
+)
+
+// gateways builds the two gateways of a house, which share every engine: that
+// of the doors, and that of the steps of sagas. They differ in whose credentials
+// they take: no door reaches the second, and no token of the first is good there.
+func (h *house) gateways(ctx context.Context, db *relational.Store, journal *audit.Log, identities gateway.Authenticator, tickets *approval.Engine, log *slog.Logger) error {
+	book, err := h.plans()
+	if err != nil {
+		return err
+	}
+	cfg, limiter := h.config, limit.New(limitConfig(h.config))
+	authorizer := plan.Authorizer{Authorizer: h.policies, Book: book}
+	ask := cfg.Approvals.Irreversible
+	windows, quotas := cfg.Limits.Vocabulary()
+	var inspector gateway.Inspector
+	if cfg.Redact.Outbound != config.OutboundOff {
+		inspector = h.redact
+	}
+	backends := map[string]sallyport.Backend{"sandbox": h.sandbox, "upstream": h.upstream}
+	build := func(who gateway.Authenticator, policies gateway.Authorizer, plans gateway.Plans) *gateway.Gateway {
+		return &gateway.Gateway{
+			Authenticator: who,
+			Limiter:       limiter,
+			Catalog:       plan.Catalog{Catalog: h.catalog, Book: book},
+			Assessor:      plan.Assessor{Next: h.risk, Book: book},
+			Authorizer:    policies,
+			Ledger:        db,
+			Tickets:       patient{tickets, ctx},
+			Sanitiser:     h.redact,
+			Journal:       journal,
+			Backends:      backends,
+			Now:           time.Now,
+			Log:           log,
+			Past:          db,
+			Taints:        db,
+			Inspector:     inspector,
+			Plans:         plans,
+			Limits:        gateway.CallLimits{DecideBy: cfg.Approvals.DecideBy, InFlight: cfg.Idempotency.Wait, Lease: cfg.Idempotency.Lease, Taint: cfg.Redact.Taint},
+			Sandbox:       cfg.Sandbox.Limits.Limits(),
+			Image:         h.sandbox.image(),
+			Windows:       windows,
+			Quotas:        quotas,
+			Irreversible:  sallyport.Demand{Groups: ask.Groups, Quorum: ask.Quorum},
+			DenySecrets:   cfg.Redact.Outbound == config.OutboundDeny,
+			Ended:         h.calls.Ended,
+		}
+	}
+	seal := &saga.Seal{Agents: db, Sagas: db, Now: time.Now}
+	h.steps = build(seal, saga.Sealed{Authorizer: authorizer, Seal: seal}, seal)
+	h.sagas = saga.New(saga.Options{
+		Store: db, Ledger: db, Gateway: h.steps, Seal: seal, Book: book, Owner: db.Writer(), Log: log, Now: time.Now,
+		Lease: cfg.Sagas.Lease, Concurrency: cfg.Sagas.Concurrency, OpenFor: cfg.Sagas.OpenFor, Park: cfg.Sagas.OnTimeout == "park",
+	})
+	backends[plan.Backend] = sagatools.New(h.sagas)
+	h.gateway = build(identities, authorizer, h.sagas)
+	return nil
+}
+
+// patient waits for humans only as long as the gateway serves: who waits when
+// it stops is told that the call still needs one.
+type patient struct {
+	gateway.Tickets
+	serving context.Context //nolint:containedctx // the gateway's life, not a call's
+}
+
+func (p patient) Wait(ctx context.Context, tenant, id string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.serving, cancel)()
+	return p.Tickets.Wait(ctx, tenant, id)
+}
+
+// plans are those that the operator keeps.
+func (h *house) plans() (*plan.Book, error) {
+	h.book = &plan.Book{Catalog: h.catalog, Assessor: h.risk, Image: h.sandbox.image()}
+	return h.book, h.book.Load(h.config.Sagas.Plans)
+}
+
+// drive runs the sagas until ctx ends; close waits for that, before anything
+// that a step could need is closed.
+func (h *house) drive(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !h.warm.Load() {
+			if !pause(ctx, 20*time.Millisecond) {
+				return
+			}
+		}
+		h.sagas.Run(ctx)
+	}()
+	h.closers = append([]func() error{func() error { cancel(); <-done; return nil }}, h.closers...)
+}
