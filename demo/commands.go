@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -27,6 +28,9 @@ func (r said) String() string {
 func (s *story) sallyport(ctx context.Context, stdin string, args ...string) (said, error) {
 	argv := slices.Concat(s.Self, args, []string{"--data", s.data})
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	// An agent's calls come from a session of their own: in the admin's, who is
+	// logged in, they would be the admin's, and nobody decides on their own.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: len(args) > 0 && args[0] == "call"}
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
 	err := cmd.Run()

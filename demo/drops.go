@@ -21,12 +21,13 @@ var (
 )
 
 // drops plays the attack four times. All four stop; what becomes of each then
-// is a human's word, or the clock's, which runs while the rest is played.
+// is a human's word, or the clock's, which runs while the rest is played. The
+// rejection comes last: after it nothing similar would even reach a human.
 func (s *story) drops(ctx context.Context) error {
 	if _, err := s.must(ctx, s.password, "login", "--password-stdin"); err != nil {
 		return err
 	}
-	for _, play := range []func(context.Context) error{s.undecided, s.rejected, s.altered, s.approved} {
+	for _, play := range []func(context.Context) error{s.undecided, s.altered, s.approved, s.rejected} {
 		if err := play(ctx); err != nil {
 			return err
 		}

@@ -69,6 +69,7 @@ const infoTool = `server: orders
 tool: connection_info
 description: Says how to connect to the orders database.
 read_only: true
+may_receive: [secrets]
 `
 
 // stage starts the canary, proves that it works, and starts a gateway with two

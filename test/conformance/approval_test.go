@@ -11,9 +11,10 @@ import (
 )
 
 func TestApprovals(t *testing.T) {
-	g, ledger := ledgered(t, "")
+	g, ledger := ledgered(t, "approvals: {cooldown: 0s, per_agent: 100}\n")
 	c := newRaw(t, g)
 	g.Login()
+	second := g.AddAdmin("second")
 	run := func(name string, f func(*testing.T)) {
 		t.Run(name, func(t *testing.T) {
 			g.In(t)
@@ -25,7 +26,7 @@ func TestApprovals(t *testing.T) {
 	run("TO22_AlteredArguments", func(t *testing.T) { alteredArguments(t, g, c, ledger) })
 	run("Rejected", func(t *testing.T) { rejected(t, g, c, ledger) })
 	run("ApprovalResult", func(t *testing.T) { approvalResult(t, g, c, ledger) })
-	run("WaitingClient", func(t *testing.T) { waitingClient(t, g, ledger) })
+	run("WaitingClient", func(t *testing.T) { waitingClient(t, g, ledger, second) })
 	if r := g.Run("", "audit", "verify"); r.Code != 0 {
 		t.Errorf("audit verify: %s", r)
 	}
@@ -195,8 +196,9 @@ func approvalResult(t *testing.T, g *stage.Gateway, c raw, ledger *stage.Ledger)
 	}
 }
 
-// A client that hears progress waits for the human, and its one call runs.
-func waitingClient(t *testing.T, g *stage.Gateway, ledger *stage.Ledger) {
+// A client that hears progress waits for the human, and its one call runs. Who
+// made the call with a login cannot be that human.
+func waitingClient(t *testing.T, g *stage.Gateway, ledger *stage.Ledger, second string) {
 	args := `{"to":"waiting"}`
 	done := make(chan stage.Said)
 	go func() { done <- g.Run("", "call", "a__transfer", args, "--wait", "60s") }()
@@ -219,6 +221,10 @@ func waitingClient(t *testing.T, g *stage.Gateway, ledger *stage.Ledger) {
 		}
 		return fmt.Errorf("it is not among %d tickets", len(out.Tickets))
 	})
+	if r := g.Run("", "approvals", "approve", id); r.Code != 3 || !strings.Contains(r.Err, "admin stands behind this call") {
+		t.Errorf("by who made the call: %s", r)
+	}
+	g.LoginAs("second", second)
 	g.Must("", "approvals", "approve", id)
 	if r := <-done; r.Code != 0 || !strings.Contains(r.Out, "paid") || ledger.Count(args) != 1 {
 		t.Errorf("%s; executed %d times", r, ledger.Count(args))

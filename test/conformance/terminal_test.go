@@ -38,7 +38,7 @@ func TestTO05_NothingSteersATerminal(t *testing.T) {
 	g.Login()
 	c := newRaw(t, g)
 	args := `{"text":` + str(steering) + `,` + str("k"+steering) + `:1}`
-	rejected := ticketFor(t, c, "a__transfer", args, keyed("k"+steering))
+	rejected := ticketFor(t, c, "a__transfer", args, keyed("k"))
 	pending := ticketFor(t, c, "a__transfer", args, "")
 	say := func(tool string) []string { return []string{"call", "a__" + tool, `{"text":` + str(steering) + `}`} }
 	commands := [][]string{

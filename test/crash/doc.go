@@ -7,5 +7,11 @@
 // It kills the real programs too, at chosen moments: before an approved call
 // and in the middle of one. No sandbox and no server may outlive them for long.
 //
-// The normal suite kills 30 times; SALLYPORT_SOAK=1 kills 1,000 times.
+// And it kills a real gateway at each durable boundary (package failpoint, in a
+// program built for that) and at random moments, on SQLite and on PostgreSQL,
+// while clients and operators go on as if nothing were. The targets of their calls
+// are a process of their own, which is never killed and writes down each effect.
+//
+// The normal suite kills about 100 times; with SALLYPORT_SOAK=1 it is 1,000 times
+// each, of the stores' process and of gateways.
 package crash

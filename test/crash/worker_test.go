@@ -157,7 +157,7 @@ func ignore(err error, code sallyport.Code) error {
 	return err
 }
 
-// role makes this test binary one of the two processes.
+// role makes this test binary one of the processes.
 func role() (ran bool) {
 	dir := os.Getenv("SALLYPORT_CRASH_DIR")
 	var err error
@@ -168,6 +168,8 @@ func role() (ran bool) {
 		err = work(dir, false)
 	case "drain":
 		err = work(dir, true)
+	case "target":
+		err = playTarget(dir)
 	default:
 		return false
 	}

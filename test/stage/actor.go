@@ -62,7 +62,7 @@ const envRole = "STAGE_ROLE"
 func role() (played bool) {
 	switch os.Getenv(envRole) {
 	case "actor":
-		(&actor{name: os.Getenv("ACTOR_NAME")}).play()
+		(&actor{name: os.Getenv("ACTOR_NAME"), calls: map[string]string{}}).play()
 	case "ledger":
 		keepLedger()
 	default:
@@ -74,6 +74,9 @@ func role() (played bool) {
 type actor struct {
 	name string
 	mu   sync.Mutex // guards standard output
+
+	honoured sync.Map          // keys of honour
+	calls    map[string]string // arguments of each call, by request id
 }
 
 type message struct {
@@ -82,7 +85,11 @@ type message struct {
 	Params struct {
 		Name      string
 		Arguments json.RawMessage
-		Meta      struct{ ProgressToken json.RawMessage } `json:"_meta"`
+		Meta      struct {
+			ProgressToken json.RawMessage
+			Key           string `json:"dev.sallyport/idempotencyKey"`
+		} `json:"_meta"`
+		RequestID json.RawMessage
 	}
 }
 
@@ -101,6 +108,9 @@ func (a *actor) play() {
 		if err := json.Unmarshal(line, &m); err != nil {
 			fmt.Fprintln(os.Stderr, "bad message:", err)
 		}
+		if m.Method == "notifications/cancelled" && os.Getenv("ACTOR_LEDGER") != "" {
+			tell("cancelled " + a.name + " " + a.calls[string(m.Params.RequestID)])
+		}
 		if m.ID == nil || m.Method == "" {
 			continue
 		}
@@ -110,6 +120,7 @@ func (a *actor) play() {
 		case "tools/list":
 			a.result(m, `{"tools":`+definitions()+`}`)
 		case "tools/call":
+			a.calls[string(m.ID)] = string(m.Params.Arguments)
 			if m.Params.Name == "exit" {
 				a.call(m) // here, so that it certainly reads nothing more
 			}
@@ -189,6 +200,18 @@ var tools = map[string]func(a *actor, m message, in in){
 	// hang has an effect and never answers.
 	"hang": func(a *actor, m message, _ in) {
 		tell(string(m.Params.Arguments))
+	},
+	// honour acts once for each idempotency key. Of the first call with a key it
+	// never tells how it ended, if N is not 0.
+	"honour": func(a *actor, m message, in in) {
+		if _, again := a.honoured.LoadOrStore(m.Params.Meta.Key, true); again {
+			a.text(m, "honoured before: "+m.Params.Meta.Key)
+			return
+		}
+		tell(string(m.Params.Arguments))
+		if in.N == 0 {
+			a.text(m, "honoured: "+m.Params.Meta.Key)
+		}
 	},
 	// wait answers after N ms, with progress on the way.
 	"wait": func(a *actor, m message, in in) {
@@ -273,7 +296,7 @@ func (g *Gateway) Manifests(server string) {
 	for name := range tools {
 		rule := "read_only: true"
 		switch name {
-		case "pay", "half", "spawn", "exit":
+		case "pay", "half", "spawn", "exit", "honour":
 			continue // undeclared: taken to change things
 		case "transfer":
 			rule = "risk: critical"

@@ -26,15 +26,38 @@ type Gateway struct {
 	Password string   // of the admin "admin"
 	Env      []string // beyond the test's own, for serve
 
-	t   testing.TB
-	cmd *exec.Cmd
-	log string        // file with what serve printed
-	end chan struct{} // closed when serve has ended
+	t     testing.TB
+	store string // of the configuration, "" = its default
+	cmd   *exec.Cmd
+	log   string        // file with what serve printed
+	end   chan struct{} // closed when serve has ended
 }
 
 // New makes a data folder, whose gateway will listen on a free port. It does
 // not start it. Everything is removed at the end of the test.
 func New(t testing.TB) *Gateway {
+	t.Helper()
+	return prepare(t).found("")
+}
+
+// NewOn is New with the state in the PostgreSQL database of url, which is empty.
+func NewOn(t testing.TB, url string) *Gateway {
+	t.Helper()
+	return prepare(t).found(url)
+}
+
+// Join makes the data folder of one more gateway on g's database.
+func (g *Gateway) Join(t testing.TB) *Gateway {
+	t.Helper()
+	more := prepare(t)
+	more.store, more.Password = g.store, g.Password
+	more.Must("", "init", "--join", g.Data)
+	more.Write("sallyport.yaml", more.Config(""))
+	return more
+}
+
+// prepare says where a gateway will be.
+func prepare(t testing.TB) *Gateway {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		Absent(t, "needs root: serve starts the sandbox host and then gives its privileges up")
@@ -42,18 +65,29 @@ func New(t testing.TB) *Gateway {
 	dir := OpenDir(t)
 	g := &Gateway{t: t, Data: filepath.Join(dir, "data"), Homes: filepath.Join(dir, "homes"), Listen: FreePort(t), log: filepath.Join(dir, "serve.log")}
 	g.URL = "http://" + g.Listen
-	var made struct{ Admin struct{ Password string } }
-	if err := json.Unmarshal([]byte(g.Must("", "init", "--json").Out), &made); err != nil {
-		t.Fatal(err)
-	}
-	g.Password = made.Admin.Password
-	g.Write("sallyport.yaml", g.Config(""))
 	t.Cleanup(func() {
 		g.Kill()
 		if t.Failed() {
 			t.Logf("serve printed:\n%s", g.Log())
 		}
 	})
+	return g
+}
+
+// found makes the data folder, and what belongs into the database.
+func (g *Gateway) found(store string) *Gateway {
+	g.t.Helper()
+	g.store = store
+	args := []string{"init", "--json"}
+	if store != "" {
+		args = append(args, "--store", store)
+	}
+	var made struct{ Admin struct{ Password string } }
+	if err := json.Unmarshal([]byte(g.Must("", args...).Out), &made); err != nil {
+		g.t.Fatal(err)
+	}
+	g.Password = made.Admin.Password
+	g.Write("sallyport.yaml", g.Config(""))
 	return g
 }
 
@@ -78,6 +112,9 @@ func FreePort(t testing.TB) string {
 
 // Config is a sallyport.yaml with the gateway's address and more.
 func (g *Gateway) Config(more string) string {
+	if g.store != "" {
+		more = fmt.Sprintf("store: %q\n%s", g.store, more)
+	}
 	return fmt.Sprintf("listen: %q\n%s", g.Listen, more)
 }
 
@@ -280,6 +317,26 @@ func (g *Gateway) Must(stdin string, args ...string) Said {
 func (g *Gateway) Login() {
 	g.t.Helper()
 	g.Must(g.Password, "login", "--password-stdin")
+}
+
+// LoginAs logs another admin in, instead.
+func (g *Gateway) LoginAs(name, password string) {
+	g.t.Helper()
+	g.Must(password, "login", "--password-stdin", "--name", name)
+}
+
+// AddAdmin adds an admin, and returns its password. Somebody must be logged in.
+func (g *Gateway) AddAdmin(name string, groups ...string) string {
+	g.t.Helper()
+	var made struct{ Password string }
+	args := []string{"admins", "add", name, "--json"}
+	for _, group := range groups {
+		args = append(args, "--group", group)
+	}
+	if err := json.Unmarshal([]byte(g.Must("", args...).Out), &made); err != nil {
+		g.t.Fatal(err)
+	}
+	return made.Password
 }
 
 // Token is a fresh bearer token of an agent, "" for the one that init made.

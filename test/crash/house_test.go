@@ -1,0 +1,306 @@
+package crash
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // looks into PostgreSQL
+
+	"sallyport.dev/sallyport/store/postgres/postgrestest"
+	"sallyport.dev/sallyport/test/stage"
+)
+
+// enough is how long a test waits before it is clear that something hangs.
+const enough = 3 * time.Minute
+
+// A house is a data folder whose gateway is killed and started again while
+// clients and operators go on; and the target, which stays.
+type house struct {
+	*stage.Gateway
+	t   testing.TB
+	dir string // of the target
+	url string // of PostgreSQL, "" for SQLite
+
+	mu    sync.Mutex // guards what is below
+	cmd   *exec.Cmd  // the gateway that runs now
+	token string
+	kills map[string]int // by point
+
+	stories []story
+	settled int // outcomes that an operator had to find out
+}
+
+// programs is a folder with a gateway built for these tests, with patches of its
+// source (file → old, new) where a test breaks it on purpose, beside the other
+// programs.
+func programs(t testing.TB, patches map[string][2]string) string {
+	t.Helper()
+	to := stage.OpenDir(t)
+	for _, name := range []string{"sallyport-init", "sallyport-runsc", "sallyport-sandboxd"} {
+		if err := os.Symlink(stage.Program(t, name), filepath.Join(to, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", "gore2regex,failpoints", "-ldflags=-s -w", "-o", filepath.Join(to, "sallyport")}
+	if patches != nil {
+		args = append(args, "-overlay", overlay(t, patches))
+	}
+	cmd := exec.CommandContext(t.Context(), "go", append(args, "sallyport.dev/sallyport/cmd/sallyport")...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return to
+}
+
+// newHouse serves a new data folder with the programs of bin. Of PostgreSQL it
+// takes a database of server, nil for SQLite.
+func newHouse(t *testing.T, bin string, server *postgrestest.Server) *house {
+	t.Helper()
+	t.Setenv(stage.EnvBin, bin)
+	h := &house{t: t, dir: stage.OpenDir(t), kills: map[string]int{}}
+	_, hold := start(t, h.dir, "target")
+	t.Cleanup(func() { hold.Close() })
+	if server == nil {
+		h.Gateway = stage.New(t)
+	} else {
+		h.url = server.Database(t)
+		h.Gateway = stage.NewOn(t, h.url)
+	}
+	h.configure("")
+	h.Write("tools/risky.yaml", "server: t\ntool: risky\nrisk: critical\n")
+	t.Cleanup(func() { h.end() })
+	h.run("")
+	h.login()
+	secret := h.Must("", "webhooks", "secret").Out
+	h.Must(secret, "secrets", "set", "chat")
+	h.end() // the webhook begins with its secret
+	return h
+}
+
+func (h *house) configure(more string) {
+	h.t.Helper()
+	address, err := os.ReadFile(addressOf(h.dir))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	hook := "approvals: {wait: 20ms, cooldown: 0s, per_agent: 1000, webhooks: {chat: {url: \"" + string(address) + "/hook\", secret: \"${secret:chat}\"}}}\n"
+	h.Write("sallyport.yaml", h.Config(more+hook+"sandbox: {warm: 0}\nlimits: {rate: 10000, burst: 10000}\n"+
+		stage.Servers(map[string]stage.Server{"t": {URL: string(address) + "/mcp"}})))
+}
+
+// states reads what the store says, behind the gateway's back: lists of the
+// command line are bounded. query gives names and states.
+func (h *house) states(query string) (map[string]string, error) {
+	db, err := h.open("ro")
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	rows, err := db.Query(query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[string]string{}
+	for rows.Next() {
+		var name, state string
+		if err := rows.Scan(&name, &state); err != nil {
+			return nil, err
+		}
+		out[name] = state
+	}
+	return out, rows.Err()
+}
+
+func (h *house) open(mode string) (*sql.DB, error) {
+	if h.url != "" {
+		return sql.Open("pgx", h.url)
+	}
+	return sql.Open("sqlite", "file:"+filepath.Join(h.Data, "sallyport.db")+"?mode="+mode+"&_pragma=busy_timeout(5000)")
+}
+
+// age makes all that ended two hours older. The gateway does not run.
+func (h *house) age(t *testing.T) {
+	t.Helper()
+	db, err := h.open("rw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, table := range []string{"reservations", "tickets", "sagas"} {
+		if _, err := db.Exec("UPDATE " + table + " SET updated_at = updated_at - 7200000000000"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// must is states, tried again while a gateway is starting.
+func (h *house) must(query string) map[string]string {
+	for deadline := time.Now().Add(enough); ; time.Sleep(50 * time.Millisecond) {
+		out, err := h.states(query)
+		if err == nil {
+			return out
+		}
+		if time.Now().After(deadline) {
+			h.t.Errorf("%s: %v", query, err)
+			return nil
+		}
+	}
+}
+
+// login is the admin's. Its session is that of this process.
+func (h *house) login() { _ = h.Run(h.Password, "login", "--password-stdin") }
+
+// newToken is for the agent, asked for in a session of its own: the admin must
+// not stand behind the agent's calls, or could not approve them.
+func (h *house) newToken() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := h.Command(ctx, "token")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// run starts the gateway, to be killed at a point or, with "", not. It returns
+// when the gateway is ready, or dead.
+func (h *house) run(point string) (ended chan struct{}, ready bool) {
+	cmd := h.Serve(context.Background())
+	cmd.Env = append(cmd.Env, "SALLYPORT_FAILPOINT="+point)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	ended = make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // the status is in ProcessState
+		h.note(cmd.ProcessState, point, said.String())
+		close(ended)
+	}()
+	h.mu.Lock()
+	h.cmd = cmd
+	h.mu.Unlock()
+	for deadline := time.Now().Add(enough); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-ended:
+			return ended, false
+		default:
+		}
+		if status, _ := h.Get("/readyz"); status == http.StatusOK {
+			return ended, true
+		}
+	}
+	h.t.Errorf("the gateway does not start: %s", said.String())
+	return ended, false
+}
+
+// note counts a kill. A gateway that ended otherwise is a failure.
+func (h *house) note(st *os.ProcessState, point, said string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name, _, _ := strings.Cut(point, ":")
+	ws, ok := st.Sys().(syscall.WaitStatus)
+	switch {
+	case ok && ws.Signaled() && ws.Signal() == syscall.SIGKILL && name != "" && strings.Contains(said, "failpoint "+name+"\n"):
+		h.kills[name]++
+	case ok && ws.Signaled() && ws.Signal() == syscall.SIGKILL:
+		h.kills["any moment"]++
+	case st.Success(): // it was asked to
+	default:
+		h.t.Errorf("serve ended by itself: %v\n%s", st, said)
+	}
+}
+
+// kill kills the gateway that runs.
+func (h *house) kill() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.cmd != nil {
+		_ = h.cmd.Process.Kill()
+	}
+}
+
+// end ends the gateway in good order.
+func (h *house) end() {
+	h.mu.Lock()
+	cmd := h.cmd
+	h.cmd = nil
+	h.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	for deadline := time.Now().Add(enough); cmd.Process.Signal(syscall.Signal(0)) == nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			h.t.Error("the gateway does not end")
+			_ = cmd.Process.Kill()
+		}
+	}
+}
+
+// keep keeps a gateway running: it is killed at each of the points in turn, and
+// lives after the last. stop ends that; reached says how many of the points
+// were.
+func (h *house) keep(points ...string) (stop func() (reached int)) {
+	done, over := make(chan struct{}), make(chan struct{})
+	n := 0
+	go func() {
+		defer close(over)
+		for {
+			point := ""
+			if n < len(points) {
+				point = points[n]
+			}
+			ended, _ := h.run(point)
+			select {
+			case <-ended:
+				if point != "" {
+					n++
+				}
+			case <-done:
+			}
+			select {
+			case <-done:
+				h.end()
+				<-ended
+				return
+			default:
+			}
+		}
+	}()
+	return func() int { close(done); <-over; return n }
+}
+
+var errDown = errors.New("the gateway is down")
+
+// operate runs an operator's command until it succeeds, or has: the gateway may
+// be dead, or die of it.
+func (h *house) operate(has func() bool, args ...string) error {
+	var r stage.Said
+	for deadline := time.Now().Add(enough); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if r = h.Run("", args...); r.Code == 0 {
+			return nil
+		}
+		if has != nil && has() {
+			return nil
+		}
+		if strings.Contains(r.Err, "log in") || strings.Contains(r.Err, "login") {
+			h.login()
+		}
+	}
+	return fmt.Errorf("%s: %s", strings.Join(args, " "), r)
+}
