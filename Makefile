@@ -18,7 +18,7 @@ LINT     := go tool -modfile=tools/go.mod golangci-lint
 export CGO_ENABLED := 0
 BUILD := go build -trimpath -buildvcs=false -tags $(TAGS) -ldflags '$(LDFLAGS)'
 
-.PHONY: help build programs image run test npm check race fuzz escape conformance soak bench clean
+.PHONY: help build programs image run test npm postgres check race fuzz escape conformance browser crash soak bench corpus mariadb clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -56,11 +56,15 @@ run: build ## build, play the demo, then serve until Ctrl-C
 	@echo "==> serving"
 	@exec bin/sallyport serve --welcome
 
-test: build npm ## every test; ends with "N passed, N failed"
+test: build npm postgres ## every test; ends with "N passed, N failed"
 	@echo "==> vet"
 	@go vet -tags $(TAGS) ./...
 	@echo "==> tests"
-	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -p 2 -count 1 -timeout 10m ./...
+	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -p 2 -count 1 -timeout 20m ./...
+
+# A real PostgreSQL server; tests start it in temporary folders.
+postgres:
+	@tools/need initdb=postgresql
 
 # Real MCP servers and clients, and the Node.js that they need.
 npm:
@@ -83,7 +87,7 @@ check: ## formatting, vet and linters
 	@echo "[3/3] linters (built from source the first time: several minutes)"
 	@$(LINT) run ./...
 
-race: build ## the tests under the race detector (needs a C compiler)
+race: build postgres ## the tests under the race detector (needs a C compiler)
 	@tools/need gcc=gcc,libc6-dev
 	@SALLYPORT_BIN=$(CURDIR)/bin CGO_ENABLED=1 go run ./test/run -- -race -tags $(TAGS) -p 2 -count 1 -timeout 20m ./...
 
@@ -95,19 +99,36 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 		done; \
 	done
 
+corpus: build postgres ## executes every line of the corpora; what the analysers stop, and alarm about
+	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_CORPUS=1 go test -tags $(TAGS) -count 1 -timeout 60m -v -run 'TestCorpora|TestEffectsIn|TestShellEffects' ./risk
+
+# MariaDB's server for the tests that execute SQL (60 MB, optional).
+mariadb:
+	@PATH=$$PATH:/usr/sbin tools/need mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core
+
 escape: build ## attacks from inside real sandboxes, each with its control
 	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 20m ./test/escape/... ./gvisor/... ./sandboxd/...
 
-conformance: build npm ## the world's clients and servers through a real gateway
+conformance: build npm postgres ## the world's clients and servers through a real gateway
 	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 20m ./test/conformance/... ./toolkit/...
 
-soak: build ## long runs: 1,000 kills, 1,000 sandboxes
-	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_SOAK=1 go run ./test/run -- -tags $(TAGS) -count 1 -timeout 60m ./test/crash/... ./gvisor/...
+browser: build ## the approvers' page in Chromium (installs it, and playwright-core)
+	@tools/need node=nodejs npm=npm chromium=chromium
+	@cd test/browser; cmp -s package-lock.json node_modules/.installed || { npm ci --loglevel=error; cp package-lock.json node_modules/.installed; }
+	@SALLYPORT_BROWSER=1 SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 10m ./test/browser/...
+
+crash: build npm postgres ## SIGKILL at every durable boundary and at any moment, with a report; SALLYPORT_SOAK=1: 1,000 times
+	@rm -f bin/.crash
+	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_CRASH_REPORT=$(CURDIR)/bin/.crash go run ./test/run -- -tags $(TAGS) -count 1 -timeout 120m ./test/crash/... || { cat bin/.crash; exit 1; }
+	@cat bin/.crash
+
+soak: build postgres ## long runs: 1,000 kills, 1,000 sandboxes, 300 histories of reservations
+	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_SOAK=1 go run ./test/run -- -tags $(TAGS) -count 1 -timeout 120m ./test/crash/... ./gvisor/... ./store/...
 
 bench: build ## latency and CPU beside a direct call and a plain proxy
 	@bin/sallyport bench
 	@SALLYPORT_BIN=$(CURDIR)/bin go test -tags $(TAGS) -run '^$$' -bench . ./test/bench
-	@go test -tags $(TAGS) -run '^$$' -bench . ./gateway/... ./mcpserver ./oauth ./limit/... ./catalog ./cedar ./risk ./redact/... ./store/sqlite
+	@go test -tags $(TAGS) -run '^$$' -bench . ./gateway/... ./mcpserver ./oauth ./limit/... ./catalog ./cedar ./risk ./redact/... ./secret ./store/sqlite
 
 clean: ## remove bin/ and the tests' npm packages (the cache folder stays)
 	@rm -rf bin test/node_modules

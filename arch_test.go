@@ -284,6 +284,37 @@ func TestDocumentLinks(t *testing.T) {
 	}
 }
 
+// Every design note has a number of its own, and stands in the index.
+func TestDesignNotes(t *testing.T) {
+	index, err := os.ReadFile("docs/design/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes, err := filepath.Glob("docs/design/[0-9]*.md")
+	if err != nil || len(notes) < 10 {
+		t.Fatalf("only %d notes found, %v: the search is broken", len(notes), err)
+	}
+	taken := map[string]string{}
+	for _, p := range notes {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(p)
+		number, _, _ := strings.Cut(name, "-")
+		if other := taken[number]; other != "" {
+			t.Errorf("%s and %s have one number", name, other)
+		}
+		taken[number] = name
+		if !bytes.HasPrefix(text, []byte("# "+number+" ")) {
+			t.Errorf("%s does not begin with its number", p)
+		}
+		if !bytes.Contains(index, []byte("]("+name+")")) {
+			t.Errorf("%s is not in docs/design/README.md", name)
+		}
+	}
+}
+
 // The functions that the tour names, as `TYPE.NAME` or `PACKAGE.NAME`, exist.
 func TestTourNamesRealFunctions(t *testing.T) {
 	declared := map[string]bool{}
