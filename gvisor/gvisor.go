@@ -112,6 +112,6 @@ type Result struct {
 	KilledBy    KilledBy
 	LimitsHit   []string
 	Connections []sallyport.Connection // made or tried through the proxy, at most MaxConnections
-	Duration    time.Duration          // whole life, boot and destruction included
+	Duration    time.Duration          // from the request to the result, boot included
 	PeakMemory  int64                  // bytes, of the whole sandbox
 }

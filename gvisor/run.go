@@ -29,10 +29,11 @@ var (
 	errMemory  = errors.New("memory")
 )
 
-// Run runs one program to its end, in a sandbox of its own that is gone when
-// Run returns. A program that fails is a Result, not an error; an error that
-// wraps sallyport.ErrNotExecuted means that the program never started. When ctx
-// ends, the sandbox is killed and ctx.Err() returned.
+// Run runs one program to its end, in a sandbox of its own. When Run returns,
+// nothing of the program is left; its empty sandbox may still be on its way out.
+// A program that fails is a Result, not an error; an error that wraps
+// sallyport.ErrNotExecuted means that the program never started. When ctx ends,
+// the sandbox is killed and ctx.Err() returned.
 func (h *Host) Run(ctx context.Context, r Request) (Result, error) {
 	h.mu.Lock()
 	platform := h.platform
