@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -25,7 +26,11 @@ type report struct {
 	packages                map[string]*pkg
 	builds                  map[string]string // output, by import path
 	passed, failed, skipped int
+	failures                []failure
 }
+
+// A failure is shown again at the end, where a long run is read first.
+type failure struct{ name, output string }
 
 type pkg struct {
 	tests  map[string]*result
@@ -162,16 +167,28 @@ func (p *pkg) childFailed(name string) bool {
 func (r *report) explain(p *pkg, e event, failed []string) {
 	for _, name := range failed {
 		fmt.Fprintf(r.out, "  --- %s\n", name)
-		r.indent(p.tests[name].output.String())
+		text := p.tests[name].output.String()
 		if p.tests[name].action == "run" {
-			r.indent("it did not end: a panic, an exit or the time limit stopped the package\n")
+			text += "it did not end: a panic, an exit or the time limit stopped the package\n"
 		}
+		r.indent(text)
+		r.failures = append(r.failures, failure{e.Package + " " + name, text})
 	}
-	if e.FailedBuild != "" {
-		r.indent(r.builds[e.FailedBuild])
-	}
+	text := r.builds[e.FailedBuild]
 	if len(failed) == 0 {
-		r.indent(p.output.String())
+		text += p.output.String()
+		r.failures = append(r.failures, failure{e.Package, text})
+	}
+	r.indent(text)
+}
+
+// again shows the last lines of what failed.
+func (r *report) again() {
+	const last = 20
+	for _, f := range r.failures {
+		fmt.Fprintf(r.out, "failed: %s\n", f.name)
+		lines := slices.Collect(strings.Lines(f.output))
+		r.indent(strings.Join(lines[max(0, len(lines)-last):], ""))
 	}
 }
 
@@ -207,6 +224,7 @@ func (r *report) close(testErr error) int {
 	for name, p := range r.packages {
 		r.finish(p, event{Action: "fail", Package: name})
 	}
+	r.again()
 	summary := fmt.Sprintf("%d passed, %d failed", r.passed, r.failed)
 	if r.skipped > 0 {
 		summary += fmt.Sprintf(", %d skipped", r.skipped)

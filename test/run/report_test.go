@@ -25,7 +25,7 @@ func TestB(t *testing.T) { t.Skip("no", "camel") }`,
 			0, "1 passed, 0 failed, 1 skipped", []string{"skipped TestB: no camel"}},
 		{"fail", `func TestA(t *testing.T) {}
 func TestB(t *testing.T) { t.Run("x", func(t *testing.T) { t.Error("broken") }); t.Run("y", func(t *testing.T) {}) }`,
-			1, "2 passed, 1 failed", []string{"FAIL  m", "--- TestB/x", "broken"}},
+			1, "2 passed, 1 failed", []string{"FAIL  m", "--- TestB/x", "broken", "failed: m TestB/x"}},
 		{"parent fails", `func TestB(t *testing.T) { t.Run("x", func(t *testing.T) {}); t.Error("after") }`,
 			1, "1 passed, 1 failed", []string{"--- TestB", "after"}},
 		{"panic", `func TestA(t *testing.T) {}
@@ -35,7 +35,7 @@ func TestB(t *testing.T) { os.Exit(0) }
 var _ = os.Exit`, 1, "1 passed, 1 failed", []string{"--- TestB"}},
 		{"main fails", `func TestA(t *testing.T) {}
 func TestMain(m *testing.M) { m.Run(); println("no disk"); os.Exit(3) }`, 1, "1 passed, 1 failed", []string{"no disk"}},
-		{"does not build", `func TestA(t *testing.T) { undefined() }`, 1, "0 passed, 1 failed", []string{"undefined: undefined"}},
+		{"does not build", `func TestA(t *testing.T) { undefined() }`, 1, "0 passed, 1 failed", []string{"undefined: undefined", "failed: m\n"}},
 		{"nothing", `func help(t *testing.T) {}`, 1, "0 passed, 0 failed", []string{"no test ran"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
