@@ -21,6 +21,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"sallyport.dev/sallyport/test/stage"
+
 	"sallyport.dev/sallyport/approval/passkey/passkeytest"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/image"
@@ -165,10 +167,9 @@ func gatewayUp(ts *testscript.TestScript, _ bool, args []string) {
 	if _, err := os.Stat(filepath.Join(data, "sallyport.yaml")); err != nil {
 		prepare(ts, data)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := stage.Port()
 	ts.Check(err)
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
+	_, port, _ := net.SplitHostPort(addr)
 	ts.Setenv("PORT", port)
 	s.log = ts.MkAbs("gateway.log")
 	log, err := os.Create(s.log)

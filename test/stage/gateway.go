@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -97,17 +96,6 @@ func (g *Gateway) In(t testing.TB) {
 	old := g.t
 	g.t = t
 	t.Cleanup(func() { g.t = old })
-}
-
-// FreePort is a HOST:PORT of the loopback interface that was free just now.
-func FreePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // Config is a sallyport.yaml with the gateway's address and more.
