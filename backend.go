@@ -29,6 +29,7 @@ type Output struct {
 	IsError bool
 
 	Connections []Connection // what a sandboxed run reached, or tried to
+	Receipt     *Receipt     // how it was held, nil for what is not sandboxed
 }
 
 // A Connection tells what a sandboxed run reached, or tried to, and how often.

@@ -59,6 +59,7 @@ type Record struct {
 	ResultHash  string          `json:"result_sha256,omitempty"`
 	Isolation   string          `json:"isolation,omitempty"`
 	Reached     []Connection    `json:"connections,omitempty"` // of a sandboxed run
+	Receipt     *Receipt        `json:"receipt,omitempty"`     // of a sandboxed run
 	Trace       string          `json:"trace,omitempty"`
 	CancelledBy string          `json:"cancelled_by,omitempty"` // who ended it early: "client", "disconnect", "session", "shutdown"
 	Unrecorded  int             `json:"unrecorded,omitempty"`   // refusals of strangers since the last entry, which this one stands for

@@ -165,6 +165,7 @@ type SandboxResult struct {
 	Duration  float64  `json:"duration_ms"`
 
 	Connections []sallyport.Connection `json:"connections,omitempty"`
+	Receipt     *sallyport.Receipt     `json:"receipt,omitempty"`
 }
 
 // A SandboxInfo is one running sandbox.

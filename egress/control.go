@@ -31,9 +31,11 @@ type order struct {
 	Close string `json:"close,omitempty"` // id of a grant
 }
 
-type account struct {
-	ID          string                 `json:"id"`
-	Connections []sallyport.Connection `json:"connections"`
+// An Account is what a broker tells of a grant at its end.
+type Account struct {
+	ID          string                  `json:"id"`
+	Connections []sallyport.Connection  `json:"connections"`
+	Applied     sallyport.AppliedEgress `json:"applied"` // as the broker read it, and served it
 }
 
 // A tally counts what each open grant attempts.
@@ -101,7 +103,7 @@ func (b *Broker) Obey(ctx context.Context, c *net.UnixConn) error {
 			all.Go(func() {
 				_ = b.Serve(grant, l, *o.Open)
 				<-grant.Done() // it is open until the host closes it, even if its time is over
-				data, err := json.Marshal(account{o.Open.ID, t.end(o.Open.ID)})
+				data, err := json.Marshal(Account{o.Open.ID, t.end(o.Open.ID), o.Open.applied()})
 				if err == nil {
 					_, _ = c.Write(data)
 				}
@@ -164,7 +166,7 @@ type Remote struct {
 	conn *net.UnixConn
 
 	mu      sync.Mutex
-	waiting map[string]chan []sallyport.Connection
+	waiting map[string]chan Account
 	gone    error
 }
 
@@ -173,7 +175,7 @@ var ErrGone = errors.New("the egress broker is gone")
 
 // NewRemote takes over a connection to Obey.
 func NewRemote(c *net.UnixConn) *Remote {
-	r := &Remote{conn: c, waiting: map[string]chan []sallyport.Connection{}}
+	r := &Remote{conn: c, waiting: map[string]chan Account{}}
 	go r.listen()
 	return r
 }
@@ -185,13 +187,13 @@ func (r *Remote) listen() {
 		if err != nil || n == 0 {
 			break
 		}
-		var a account
+		var a Account
 		if json.Unmarshal(buf[:n], &a) != nil {
 			break
 		}
 		r.mu.Lock()
 		if w := r.waiting[a.ID]; w != nil {
-			w <- a.Connections
+			w <- a
 			delete(r.waiting, a.ID)
 		}
 		r.mu.Unlock()
@@ -209,12 +211,12 @@ func (r *Remote) listen() {
 // Open has the broker serve a listening socket under a grant; the caller may
 // close its own then. end ends the service and tells what was attempted; what a
 // broker that is gone saw is lost, and ErrGone says so.
-func (r *Remote) Open(g Grant, socket *os.File) (end func() ([]sallyport.Connection, error), err error) {
+func (r *Remote) Open(g Grant, socket *os.File) (end func() (Account, error), err error) {
 	data, err := json.Marshal(order{Open: &g})
 	if err != nil {
 		return nil, err
 	}
-	done := make(chan []sallyport.Connection, 1)
+	done := make(chan Account, 1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.gone != nil {
@@ -227,31 +229,31 @@ func (r *Remote) Open(g Grant, socket *os.File) (end func() ([]sallyport.Connect
 		return nil, errors.Join(ErrGone, err)
 	}
 	r.waiting[g.ID] = done
-	return func() ([]sallyport.Connection, error) { return r.end(g.ID, done) }, nil
+	return func() (Account, error) { return r.end(g.ID, done) }, nil
 }
 
 // endPatience is how long a broker may take to end a grant.
 const endPatience = 5 * time.Second
 
-func (r *Remote) end(id string, done <-chan []sallyport.Connection) ([]sallyport.Connection, error) {
+func (r *Remote) end(id string, done <-chan Account) (Account, error) {
 	data, err := json.Marshal(order{Close: id})
 	if err == nil {
 		_, err = r.conn.Write(data)
 	}
 	if err != nil {
-		return nil, errors.Join(ErrGone, err)
+		return Account{}, errors.Join(ErrGone, err)
 	}
 	late := time.NewTimer(endPatience)
 	defer late.Stop()
 	select {
 	case a, ok := <-done:
 		if !ok {
-			return nil, ErrGone
+			return Account{}, ErrGone
 		}
 		return a, nil
 	case <-late.C:
 		_ = r.conn.Close() // a broker that does not answer grants nothing more
-		return nil, ErrGone
+		return Account{}, ErrGone
 	}
 }
 

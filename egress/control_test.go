@@ -3,6 +3,7 @@ package egress
 import (
 	"errors"
 	"net"
+	"reflect"
 	"os"
 	"path/filepath"
 	"testing"
@@ -56,7 +57,7 @@ func TestRemote(t *testing.T) {
 		return f
 	}
 	socket := listen("a")
-	end, err := r.Open(Grant{ID: "a", Rules: []string{"ok.test:80"}, Bytes: 1 << 20, Conns: 4, For: time.Minute}, socket)
+	end, err := r.Open(Grant{ID: "a", Rules: []string{"OK.test:80", "*.below.test:443"}, Bytes: 1 << 20, Conns: 4, For: time.Minute}, socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,10 +65,13 @@ func TestRemote(t *testing.T) {
 		get(t, w.client(), address)
 	}
 	_ = socket.Close()
-	got, err := end()
-	if err != nil || len(got) != 3 || !got[1].Allowed || got[1].Count != 2 || got[1].Target != "ok.test:80" || got[1].Bytes == 0 ||
+	account, err := end()
+	if want := (sallyport.AppliedEgress{Rules: []string{"ok.test:80", "*.below.test:443"}}); !reflect.DeepEqual(account.Applied, want) {
+		t.Errorf("applied %+v, want %+v", account.Applied, want)
+	}
+	if got := account.Connections; err != nil || len(got) != 3 || !got[1].Allowed || got[1].Count != 2 || got[1].Target != "ok.test:80" || got[1].Bytes == 0 ||
 		got[2] != (sallyport.Connection{Target: "other.test:80", Reason: string(NotListed), Count: 1}) {
-		t.Errorf("attempts %+v, %v", got, err)
+		t.Errorf("attempts %+v, %v", account, err)
 	}
 	if _, err := net.Dial("unix", w.socket); err == nil {
 		t.Error("the socket is still served")

@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"sallyport.dev/sallyport"
 )
 
 // A Grant is what one sandbox may reach. It lives in memory only.
@@ -59,6 +61,21 @@ func (g Grant) rules() (Rules, error) {
 		return nil, fmt.Errorf("grant %s has no bounds", g.ID)
 	}
 	return rules, nil
+}
+
+// applied tells what a grant lets through: nothing, if it cannot be served.
+func (g Grant) applied() (a sallyport.AppliedEgress) {
+	rules, err := g.rules()
+	if err != nil {
+		return a
+	}
+	for _, r := range rules {
+		a.Rules = append(a.Rules, r.String())
+	}
+	for _, i := range g.Inject {
+		a.Injected = append(a.Injected, i.Name+" at "+i.Host)
+	}
+	return a
 }
 
 // An Event tells of one attempt to reach something.

@@ -111,6 +111,13 @@ type rule struct {
 	below bool // any name below Host
 }
 
+func (r rule) String() string {
+	if r.below {
+		return "*." + r.Target.String()
+	}
+	return r.Target.String()
+}
+
 // ParseRules reads an allow-list: host:port, or *.host:port for any name below
 // a host that has at least two labels.
 func ParseRules(list []string) (Rules, error) {

@@ -55,7 +55,7 @@ func (r *record) began(key sallyport.ReservationKey, fence int64) {
 }
 
 func (r *record) done(out sallyport.Output) {
-	r.Reached = out.Connections
+	r.Reached, r.Receipt = out.Connections, out.Receipt
 	if r.open != nil {
 		r.open.State, r.open.Output, r.open.IsError = sallyport.Done, out.Content, out.IsError
 	}

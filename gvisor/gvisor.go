@@ -82,7 +82,13 @@ type Broker interface {
 	// Open serves l, the socket of one sandbox, for as long as within at most.
 	// It takes l over. ca is a certificate (PEM) that the sandbox must trust, or
 	// nil. end stops the service and tells what was attempted.
-	Open(id string, w Way, within time.Duration, l *net.UnixListener) (ca []byte, end func() []sallyport.Connection, err error)
+	Open(id string, w Way, within time.Duration, l *net.UnixListener) (ca []byte, end func() Passed, err error)
+}
+
+// Passed is what a broker tells of one sandbox at its end.
+type Passed struct {
+	Egress      sallyport.AppliedEgress
+	Connections []sallyport.Connection
 }
 
 // A Way says what a sandbox may reach. The zero value is nothing.
@@ -114,4 +120,5 @@ type Result struct {
 	Connections []sallyport.Connection // made or tried through the proxy, at most MaxConnections
 	Duration    time.Duration          // from the request to the result, boot included
 	PeakMemory  int64                  // bytes, of the whole sandbox
+	Receipt     sallyport.Receipt
 }

@@ -45,6 +45,8 @@ type Host struct {
 	slots  chan struct{}
 	warm   *nursery
 
+	runtime string // version of gVisor in RuntimeProgram
+
 	mu       sync.Mutex
 	running  map[string]*sandbox
 	closed   bool
@@ -125,9 +127,10 @@ func (h *Host) openPrograms() error {
 		}
 		if p == InitProgram {
 			h.init = f
-		} else {
-			f.Close()
+			continue
 		}
+		f.Close()
+		h.runtime = runtimeVersion(f.Name())
 	}
 	return nil
 }

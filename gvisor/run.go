@@ -83,6 +83,7 @@ func (h *Host) start(ctx context.Context, platform string, r Request) (*sandbox,
 	}
 	s, err := h.boot(ctx, platform, image, r, false)
 	if err == nil {
+		s.held = held{platform: platform, image: digest, runtime: h.runtime}
 		s.tell(r, r.encode(s.ca))
 	}
 	return s, err
@@ -190,6 +191,7 @@ func (s *sandbox) note(rec record) bool {
 	switch rec.kind {
 	case payload.Started:
 		s.started = true
+		s.held.inside, s.held.known = payload.ParseFacts(rec.data)
 	case payload.Denied:
 		if len(s.denied) < payload.MaxDenied {
 			s.denied = append(s.denied, string(rec.data))
@@ -211,18 +213,20 @@ func (s *sandbox) note(rec record) bool {
 // result tells how the run ended.
 // Preconditions: the run is over and its streams are drained.
 func (s *sandbox) result(oom bool) (Result, error) {
+	passed := s.closeWay()
 	res := Result{
-		ID: s.id, Stdout: s.stdout.kept, Stderr: s.stderr.kept,
+		Receipt: s.receipt(passed.Egress),
+		ID:      s.id, Stdout: s.stdout.kept, Stderr: s.stderr.kept,
 		Truncated: s.stdout.truncated || s.stderr.truncated, LimitsHit: s.limitsHit(),
-		PeakMemory: s.group.Peak(), Connections: append(s.closeWay(), s.ownDenials()...),
+		PeakMemory: s.group.Peak(), Connections: append(passed.Connections, s.ownDenials()...),
 	}
 	switch {
 	case s.failed != nil && !oom:
 		return s.notStarted(res)
 	case oom:
-		res.KilledBy = KilledByMemory
+		res.KilledBy, res.Receipt.Exit = KilledByMemory, string(KilledByMemory)
 	case s.status == nil && errors.Is(s.end, errTimeout):
-		res.KilledBy = KilledByTimeout
+		res.KilledBy, res.Receipt.Exit = KilledByTimeout, string(KilledByTimeout)
 	}
 	switch {
 	case s.status != nil && s.status.Signaled():

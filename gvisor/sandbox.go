@@ -42,12 +42,13 @@ type sandbox struct {
 	orders *os.File // to process 1
 	feed   *os.File // to the program's stdin, nil if it is empty
 
-	ca      []byte                        // that the sandbox trusts, nil if none
-	endWay  func() []sallyport.Connection // ends the broker's service, nil if there is none
-	denied  []string                      // that the sandbox's own proxy refused
-	waiting bool                          // warm, without a request; guarded by the host's mu
-	ended   bool                          // its run has; guarded by the host's mu
+	ca      []byte        // that the sandbox trusts, nil if none
+	endWay  func() Passed // ends the broker's service, nil if there is none
+	denied  []string      // that the sandbox's own proxy refused
+	waiting bool          // warm, without a request; guarded by the host's mu
+	ended   bool          // its run has; guarded by the host's mu
 	started bool
+	held    held             // how it really is
 	over    bool             // process 1 said that nothing of the run is left
 	status  *unix.WaitStatus // of the program
 	failed  *startFailure

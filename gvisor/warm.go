@@ -87,6 +87,7 @@ func (h *Host) hatch(k warmKey) (*sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.held = held{platform: k.platform, image: digest, runtime: h.runtime, warm: true}
 	if err := s.getReady(k.request()); err != nil {
 		return nil, errors.Join(err, h.discard(s))
 	}

@@ -16,7 +16,7 @@ import (
 // An echo is a broker that answers every connection with what it was asked.
 type echo struct{ opened chan string }
 
-func (e echo) Open(id string, w gvisor.Way, _ time.Duration, l *net.UnixListener) ([]byte, func() []sallyport.Connection, error) {
+func (e echo) Open(id string, w gvisor.Way, _ time.Duration, l *net.UnixListener) ([]byte, func() gvisor.Passed, error) {
 	e.opened <- id
 	n := 0
 	done := make(chan struct{})
@@ -37,10 +37,10 @@ func (e echo) Open(id string, w gvisor.Way, _ time.Duration, l *net.UnixListener
 			c.Close()
 		}
 	}()
-	return nil, func() []sallyport.Connection {
+	return nil, func() gvisor.Passed {
 		l.Close()
 		<-done
-		return []sallyport.Connection{{Target: "echo", Allowed: true, Count: n}}
+		return gvisor.Passed{Connections: []sallyport.Connection{{Target: "echo", Allowed: true, Count: n}}}
 	}, nil
 }
 

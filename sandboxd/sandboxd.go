@@ -91,6 +91,7 @@ func (s *Server) Run(ctx context.Context, r *sandboxpb.RunRequest) (*sandboxpb.R
 		Stdout: res.Stdout, Stderr: res.Stderr, Truncated: res.Truncated,
 		KilledBy: string(res.KilledBy), LimitsHit: res.LimitsHit,
 		DurationMs: res.Duration.Milliseconds(), PeakMemoryBytes: res.PeakMemory,
+		Receipt: toReceipt(res.Receipt),
 	}
 	for _, a := range res.Connections {
 		reply.Attempts = append(reply.Attempts, &sandboxpb.Attempt{

@@ -29,6 +29,7 @@ type facts struct {
 
 	Connections []sallyport.Connection `json:"connections,omitempty"`
 	Denied      []string               `json:"egress_denied,omitempty"` // what a rule kept it from reaching
+	Receipt     *sallyport.Receipt     `json:"receipt,omitempty"`
 }
 
 type content struct {
@@ -46,7 +47,7 @@ func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
 		ExitCode: o.ExitCode, Signal: o.Signal, DurationMS: o.Duration.Milliseconds(), Tier: o.Tier, SandboxID: o.SandboxID,
 		Truncated: o.Truncated, KilledBy: o.KilledBy, LimitsHit: o.LimitsHit, PeakMemory: o.PeakMemory,
 	}
-	f.Connections, f.Denied = o.Connections, denied(o.Connections)
+	f.Connections, f.Denied, f.Receipt = o.Connections, denied(o.Connections), o.Receipt
 	f.Stdout, f.StdoutEncoding = lossless(o.Stdout)
 	f.Stderr, f.StderrEncoding = lossless(o.Stderr)
 	result := map[string]any{"structuredContent": f}
@@ -63,7 +64,7 @@ func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
 	result["content"] = texts(o, job.Limits)
 	result["isError"] = isError
 	b, err := json.Marshal(result)
-	return sallyport.Output{Content: b, IsError: isError, Connections: o.Connections}, err
+	return sallyport.Output{Content: b, IsError: isError, Connections: o.Connections, Receipt: o.Receipt}, err
 }
 
 // lossless returns b as it is where JSON can hold it, else in base64.

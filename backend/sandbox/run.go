@@ -52,6 +52,7 @@ type Outcome struct {
 	SandboxID  string
 
 	Connections []sallyport.Connection // made or tried
+	Receipt     *sallyport.Receipt
 }
 
 // Exec runs one command to its end. Limits that are zero take their defaults.
@@ -92,7 +93,7 @@ func (b *Backend) Exec(ctx context.Context, c Command) (Outcome, error) {
 	out := Outcome{
 		ExitCode: int(r.ExitCode), Signal: r.Signal, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated,
 		KilledBy: r.KilledBy, LimitsHit: r.LimitsHit, Duration: time.Duration(r.DurationMs) * time.Millisecond,
-		PeakMemory: r.PeakMemoryBytes, Tier: c.Tier, SandboxID: r.SandboxId,
+		PeakMemory: r.PeakMemoryBytes, Tier: c.Tier, SandboxID: r.SandboxId, Receipt: receipt(r.Receipt),
 	}
 	for _, a := range r.Attempts {
 		out.Connections = append(out.Connections, sallyport.Connection{

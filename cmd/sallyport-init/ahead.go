@@ -61,7 +61,7 @@ func (o *order) release() int {
 	for _, s := range append(o.argv, o.env...) {
 		b = append(append(b, s...), 0)
 	}
-	report(payload.Started, nil)
+	started()
 	if !writeAll(o.ahead.orders, b) {
 		fail(syscall.EPIPE, "the interpreter started ahead")
 	}

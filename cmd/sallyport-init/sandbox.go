@@ -177,7 +177,7 @@ func (o *order) start() int {
 		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: gid}},
 	})
 	must(err, o.argv[0])
-	report(payload.Started, nil)
+	started()
 	for fd := 0; fd <= 2; fd++ {
 		syscall.Close(fd)
 	}

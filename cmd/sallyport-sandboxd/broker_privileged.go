@@ -49,7 +49,7 @@ type brokerProcess struct {
 }
 
 // Open implements gvisor.Broker.
-func (b *brokerProcess) Open(id string, w gvisor.Way, within time.Duration, l *net.UnixListener) (ca []byte, end func() []sallyport.Connection, err error) {
+func (b *brokerProcess) Open(id string, w gvisor.Way, within time.Duration, l *net.UnixListener) (ca []byte, end func() gvisor.Passed, err error) {
 	defer l.Close() // the broker has its own
 	g, err := grantOf(id, w, within)
 	if err != nil {
@@ -73,7 +73,7 @@ func (b *brokerProcess) Open(id string, w gvisor.Way, within time.Duration, l *n
 	if err != nil {
 		return nil, nil, fmt.Errorf("the egress broker: %w", err)
 	}
-	return ca, func() []sallyport.Connection { return told(account()) }, nil
+	return ca, func() gvisor.Passed { return told(account()) }, nil
 }
 
 // grantOf checks a way and makes a grant of it. An authority exists only where
@@ -98,7 +98,7 @@ func grantOf(id string, w gvisor.Way, within time.Duration) (egress.Grant, error
 }
 
 // Preconditions: b.mu is held.
-func (b *brokerProcess) open(g egress.Grant, socket *os.File) (func() ([]sallyport.Connection, error), error) {
+func (b *brokerProcess) open(g egress.Grant, socket *os.File) (func() (egress.Account, error), error) {
 	if b.remote == nil {
 		if err := b.start(); err != nil {
 			return nil, err
@@ -107,12 +107,12 @@ func (b *brokerProcess) open(g egress.Grant, socket *os.File) (func() ([]sallypo
 	return b.remote.Open(g, socket)
 }
 
-func told(list []sallyport.Connection, err error) []sallyport.Connection {
+func told(a egress.Account, err error) gvisor.Passed {
 	if err != nil {
 		slog.Error("what a sandbox reached is lost", "err", err)
-		return []sallyport.Connection{{Reason: "broker_gone", Count: 1}}
+		return gvisor.Passed{Connections: []sallyport.Connection{{Reason: "broker_gone", Count: 1}}}
 	}
-	return list
+	return gvisor.Passed{Egress: a.Applied, Connections: a.Connections}
 }
 
 // start starts the process with its end of the socket as descriptor 3.

@@ -163,7 +163,7 @@ func (h *sandboxHost) RunCommand(ctx context.Context, c adminapi.SandboxCommand)
 	return adminapi.SandboxResult{
 		ExitCode: o.ExitCode, Signal: o.Signal, Stdout: o.Stdout, Stderr: o.Stderr, KilledBy: o.KilledBy, LimitsHit: o.LimitsHit,
 		Truncated: o.Truncated, SandboxID: o.SandboxID, Tier: o.Tier, Duration: float64(o.Duration) / float64(time.Millisecond),
-		Connections: o.Connections,
+		Connections: o.Connections, Receipt: o.Receipt,
 	}, err
 }
 

@@ -186,6 +186,40 @@ func (g Group) limitCPU(cpus float64) error {
 	}
 }
 
+// Limits reads back what is in force: bytes of memory and a number of CPUs, each
+// 0 where there is no bound.
+func (g Group) Limits() (memory int64, cpus float64) {
+	if g.h.v2 {
+		quota, period, _ := strings.Cut(readText(g.h.memory, g.name, "cpu.max"), " ")
+		return number(readText(g.h.memory, g.name, "memory.max")), ratio(number(quota), number(period))
+	}
+	if memory = number(readText(g.h.memory, g.name, "memory.limit_in_bytes")); memory >= noLimit {
+		memory = 0
+	}
+	return memory, ratio(number(readText(g.h.cpu, g.name, "cpu.cfs_quota_us")), number(readText(g.h.cpu, g.name, "cpu.cfs_period_us")))
+}
+
+// noLimit is about what version 1 says where there is none.
+const noLimit = 1 << 62
+
+func ratio(quota, period int64) float64 {
+	if quota <= 0 || period <= 0 {
+		return 0
+	}
+	return float64(quota) / float64(period)
+}
+
+func readText(parts ...string) string {
+	b, _ := os.ReadFile(filepath.Join(parts...))
+	return strings.TrimSpace(string(b))
+}
+
+// number is 0 for "max" and for what cannot be read.
+func number(s string) int64 {
+	n, _ := strconv.ParseInt(s, 10, 64)
+	return n
+}
+
 func writeNumber(dir, file string, n int64) error {
 	return os.WriteFile(filepath.Join(dir, file), strconv.AppendInt(nil, n, 10), 0o644)
 }
@@ -223,9 +257,7 @@ func (g Group) Peak() int64 {
 	if g.h.v2 {
 		file = "memory.peak"
 	}
-	b, _ := os.ReadFile(filepath.Join(g.h.memory, g.name, file))
-	v, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	return v
+	return number(readText(g.h.memory, g.name, file))
 }
 
 // Kill kills every process of the group until none is left, and says so.

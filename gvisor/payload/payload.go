@@ -41,7 +41,7 @@ const (
 // The records from the sandbox.
 const (
 	Ready   Kind = 'w' // after Ahead: the sandbox waits for its program
-	Started Kind = 's' // the program runs
+	Started Kind = 's' // the program runs; Facts
 	Failed  Kind = 'x' // uint32 errno, then text: the program could not be started
 	Denied  Kind = 'n' // what a program asked a proxy for that denies everything; at most MaxDenied
 	Exit    Kind = 'e' // uint32 wait status of the program

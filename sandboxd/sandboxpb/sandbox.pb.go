@@ -664,6 +664,7 @@ type RunReply struct {
 	DurationMs      int64                  `protobuf:"varint,9,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	PeakMemoryBytes int64                  `protobuf:"varint,10,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
 	Attempts        []*Attempt             `protobuf:"bytes,11,rep,name=attempts,proto3" json:"attempts,omitempty"` // to reach something
+	Receipt         *Receipt               `protobuf:"bytes,12,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -775,6 +776,162 @@ func (x *RunReply) GetAttempts() []*Attempt {
 	return nil
 }
 
+func (x *RunReply) GetReceipt() *Receipt {
+	if x != nil {
+		return x.Receipt
+	}
+	return nil
+}
+
+// A Receipt says how the run was really held; see Receipt of the root package.
+type Receipt struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Tier            string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
+	Platform        string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`
+	Runtime         string                 `protobuf:"bytes,3,opt,name=runtime,proto3" json:"runtime,omitempty"`
+	Kernel          string                 `protobuf:"bytes,4,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	Image           string                 `protobuf:"bytes,5,opt,name=image,proto3" json:"image,omitempty"`
+	Warm            bool                   `protobuf:"varint,6,opt,name=warm,proto3" json:"warm,omitempty"`
+	Exit            string                 `protobuf:"bytes,7,opt,name=exit,proto3" json:"exit,omitempty"`
+	Limits          *Limits                `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
+	Rules           []string               `protobuf:"bytes,9,rep,name=rules,proto3" json:"rules,omitempty"`
+	Injected        []string               `protobuf:"bytes,10,rep,name=injected,proto3" json:"injected,omitempty"`
+	Links           []string               `protobuf:"bytes,11,rep,name=links,proto3" json:"links,omitempty"`
+	ReadOnlyRoot    bool                   `protobuf:"varint,12,opt,name=read_only_root,json=readOnlyRoot,proto3" json:"read_only_root,omitempty"`
+	NoNewPrivs      bool                   `protobuf:"varint,13,opt,name=no_new_privs,json=noNewPrivs,proto3" json:"no_new_privs,omitempty"`
+	HasCapabilities bool                   `protobuf:"varint,14,opt,name=has_capabilities,json=hasCapabilities,proto3" json:"has_capabilities,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Receipt) Reset() {
+	*x = Receipt{}
+	mi := &file_sandbox_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Receipt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Receipt) ProtoMessage() {}
+
+func (x *Receipt) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
+func (*Receipt) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Receipt) GetTier() string {
+	if x != nil {
+		return x.Tier
+	}
+	return ""
+}
+
+func (x *Receipt) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *Receipt) GetRuntime() string {
+	if x != nil {
+		return x.Runtime
+	}
+	return ""
+}
+
+func (x *Receipt) GetKernel() string {
+	if x != nil {
+		return x.Kernel
+	}
+	return ""
+}
+
+func (x *Receipt) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *Receipt) GetWarm() bool {
+	if x != nil {
+		return x.Warm
+	}
+	return false
+}
+
+func (x *Receipt) GetExit() string {
+	if x != nil {
+		return x.Exit
+	}
+	return ""
+}
+
+func (x *Receipt) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *Receipt) GetRules() []string {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *Receipt) GetInjected() []string {
+	if x != nil {
+		return x.Injected
+	}
+	return nil
+}
+
+func (x *Receipt) GetLinks() []string {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *Receipt) GetReadOnlyRoot() bool {
+	if x != nil {
+		return x.ReadOnlyRoot
+	}
+	return false
+}
+
+func (x *Receipt) GetNoNewPrivs() bool {
+	if x != nil {
+		return x.NoNewPrivs
+	}
+	return false
+}
+
+func (x *Receipt) GetHasCapabilities() bool {
+	if x != nil {
+		return x.HasCapabilities
+	}
+	return false
+}
+
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -783,7 +940,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +952,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +965,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 type ListReply struct {
@@ -821,7 +978,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +990,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +1003,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListReply) GetSandboxes() []*Sandbox {
@@ -875,7 +1032,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +1044,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1057,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Sandbox) GetId() string {
@@ -940,7 +1097,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +1109,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +1122,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KillRequest) GetSandboxId() string {
@@ -984,7 +1141,7 @@ type KillReply struct {
 
 func (x *KillReply) Reset() {
 	*x = KillReply{}
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1153,7 @@ func (x *KillReply) String() string {
 func (*KillReply) ProtoMessage() {}
 
 func (x *KillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1166,7 @@ func (x *KillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillReply.ProtoReflect.Descriptor instead.
 func (*KillReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KillReply) GetExisted() bool {
@@ -1034,7 +1191,7 @@ type ServeRequest struct {
 
 func (x *ServeRequest) Reset() {
 	*x = ServeRequest{}
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1203,7 @@ func (x *ServeRequest) String() string {
 func (*ServeRequest) ProtoMessage() {}
 
 func (x *ServeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1216,7 @@ func (x *ServeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeRequest.ProtoReflect.Descriptor instead.
 func (*ServeRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ServeRequest) GetMessage() isServeRequest_Message {
@@ -1145,7 +1302,7 @@ type ServeStart struct {
 
 func (x *ServeStart) Reset() {
 	*x = ServeStart{}
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1314,7 @@ func (x *ServeStart) String() string {
 func (*ServeStart) ProtoMessage() {}
 
 func (x *ServeStart) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1327,7 @@ func (x *ServeStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeStart.ProtoReflect.Descriptor instead.
 func (*ServeStart) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ServeStart) GetName() string {
@@ -1216,7 +1373,7 @@ type ServeReply struct {
 
 func (x *ServeReply) Reset() {
 	*x = ServeReply{}
-	mi := &file_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1385,7 @@ func (x *ServeReply) String() string {
 func (*ServeReply) ProtoMessage() {}
 
 func (x *ServeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1398,7 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ServeReply) GetMessage() isServeReply_Message {
@@ -1329,7 +1486,7 @@ type ServeExit struct {
 
 func (x *ServeExit) Reset() {
 	*x = ServeExit{}
-	mi := &file_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1498,7 @@ func (x *ServeExit) String() string {
 func (*ServeExit) ProtoMessage() {}
 
 func (x *ServeExit) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1511,7 @@ func (x *ServeExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeExit.ProtoReflect.Descriptor instead.
 func (*ServeExit) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ServeExit) GetCode() int32 {
@@ -1438,7 +1595,7 @@ const file_sandbox_proto_rawDesc = "" +
 	"\aallowed\x18\x02 \x01(\bR\aallowed\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05count\x18\x04 \x01(\x05R\x05count\x12\x14\n" +
-	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"\xf1\x02\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"\xab\x03\n" +
 	"\bRunReply\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -1454,7 +1611,25 @@ const file_sandbox_proto_rawDesc = "" +
 	"durationMs\x12*\n" +
 	"\x11peak_memory_bytes\x18\n" +
 	" \x01(\x03R\x0fpeakMemoryBytes\x12:\n" +
-	"\battempts\x18\v \x03(\v2\x1e.sallyport.sandboxd.v1.AttemptR\battempts\"\r\n" +
+	"\battempts\x18\v \x03(\v2\x1e.sallyport.sandboxd.v1.AttemptR\battempts\x128\n" +
+	"\areceipt\x18\f \x01(\v2\x1e.sallyport.sandboxd.v1.ReceiptR\areceipt\"\x9b\x03\n" +
+	"\aReceipt\x12\x12\n" +
+	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1a\n" +
+	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x18\n" +
+	"\aruntime\x18\x03 \x01(\tR\aruntime\x12\x16\n" +
+	"\x06kernel\x18\x04 \x01(\tR\x06kernel\x12\x14\n" +
+	"\x05image\x18\x05 \x01(\tR\x05image\x12\x12\n" +
+	"\x04warm\x18\x06 \x01(\bR\x04warm\x12\x12\n" +
+	"\x04exit\x18\a \x01(\tR\x04exit\x125\n" +
+	"\x06limits\x18\b \x01(\v2\x1d.sallyport.sandboxd.v1.LimitsR\x06limits\x12\x14\n" +
+	"\x05rules\x18\t \x03(\tR\x05rules\x12\x1a\n" +
+	"\binjected\x18\n" +
+	" \x03(\tR\binjected\x12\x14\n" +
+	"\x05links\x18\v \x03(\tR\x05links\x12$\n" +
+	"\x0eread_only_root\x18\f \x01(\bR\freadOnlyRoot\x12 \n" +
+	"\fno_new_privs\x18\r \x01(\bR\n" +
+	"noNewPrivs\x12)\n" +
+	"\x10has_capabilities\x18\x0e \x01(\bR\x0fhasCapabilities\"\r\n" +
 	"\vListRequest\"c\n" +
 	"\tListReply\x12<\n" +
 	"\tsandboxes\x18\x01 \x03(\v2\x1e.sallyport.sandboxd.v1.SandboxR\tsandboxes\x12\x18\n" +
@@ -1520,7 +1695,7 @@ func file_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_sandbox_proto_goTypes = []any{
 	(Isolation)(0),       // 0: sallyport.sandboxd.v1.Isolation
 	(*Refusal)(nil),      // 1: sallyport.sandboxd.v1.Refusal
@@ -1532,40 +1707,43 @@ var file_sandbox_proto_goTypes = []any{
 	(*Injection)(nil),    // 7: sallyport.sandboxd.v1.Injection
 	(*Attempt)(nil),      // 8: sallyport.sandboxd.v1.Attempt
 	(*RunReply)(nil),     // 9: sallyport.sandboxd.v1.RunReply
-	(*ListRequest)(nil),  // 10: sallyport.sandboxd.v1.ListRequest
-	(*ListReply)(nil),    // 11: sallyport.sandboxd.v1.ListReply
-	(*Sandbox)(nil),      // 12: sallyport.sandboxd.v1.Sandbox
-	(*KillRequest)(nil),  // 13: sallyport.sandboxd.v1.KillRequest
-	(*KillReply)(nil),    // 14: sallyport.sandboxd.v1.KillReply
-	(*ServeRequest)(nil), // 15: sallyport.sandboxd.v1.ServeRequest
-	(*ServeStart)(nil),   // 16: sallyport.sandboxd.v1.ServeStart
-	(*ServeReply)(nil),   // 17: sallyport.sandboxd.v1.ServeReply
-	(*ServeExit)(nil),    // 18: sallyport.sandboxd.v1.ServeExit
+	(*Receipt)(nil),      // 10: sallyport.sandboxd.v1.Receipt
+	(*ListRequest)(nil),  // 11: sallyport.sandboxd.v1.ListRequest
+	(*ListReply)(nil),    // 12: sallyport.sandboxd.v1.ListReply
+	(*Sandbox)(nil),      // 13: sallyport.sandboxd.v1.Sandbox
+	(*KillRequest)(nil),  // 14: sallyport.sandboxd.v1.KillRequest
+	(*KillReply)(nil),    // 15: sallyport.sandboxd.v1.KillReply
+	(*ServeRequest)(nil), // 16: sallyport.sandboxd.v1.ServeRequest
+	(*ServeStart)(nil),   // 17: sallyport.sandboxd.v1.ServeStart
+	(*ServeReply)(nil),   // 18: sallyport.sandboxd.v1.ServeReply
+	(*ServeExit)(nil),    // 19: sallyport.sandboxd.v1.ServeExit
 }
 var file_sandbox_proto_depIdxs = []int32{
 	5,  // 0: sallyport.sandboxd.v1.RunRequest.files:type_name -> sallyport.sandboxd.v1.File
 	4,  // 1: sallyport.sandboxd.v1.RunRequest.limits:type_name -> sallyport.sandboxd.v1.Limits
 	7,  // 2: sallyport.sandboxd.v1.RunRequest.inject:type_name -> sallyport.sandboxd.v1.Injection
 	8,  // 3: sallyport.sandboxd.v1.RunReply.attempts:type_name -> sallyport.sandboxd.v1.Attempt
-	12, // 4: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
-	16, // 5: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
-	0,  // 6: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
-	18, // 7: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
-	2,  // 8: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
-	6,  // 9: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
-	10, // 10: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
-	13, // 11: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
-	15, // 12: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
-	3,  // 13: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
-	9,  // 14: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
-	11, // 15: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
-	14, // 16: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
-	17, // 17: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	10, // 4: sallyport.sandboxd.v1.RunReply.receipt:type_name -> sallyport.sandboxd.v1.Receipt
+	4,  // 5: sallyport.sandboxd.v1.Receipt.limits:type_name -> sallyport.sandboxd.v1.Limits
+	13, // 6: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
+	17, // 7: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
+	0,  // 8: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
+	19, // 9: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
+	2,  // 10: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
+	6,  // 11: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
+	11, // 12: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
+	14, // 13: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
+	16, // 14: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
+	3,  // 15: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
+	9,  // 16: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
+	12, // 17: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
+	15, // 18: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
+	18, // 19: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
+	15, // [15:20] is the sub-list for method output_type
+	10, // [10:15] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_proto_init() }
@@ -1573,26 +1751,26 @@ func file_sandbox_proto_init() {
 	if File_sandbox_proto != nil {
 		return
 	}
-	file_sandbox_proto_msgTypes[14].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[15].OneofWrappers = []any{
 		(*ServeRequest_Start)(nil),
 		(*ServeRequest_Stdin)(nil),
 		(*ServeRequest_CloseStdin)(nil),
 		(*ServeRequest_StopWithinMs)(nil),
 	}
-	file_sandbox_proto_msgTypes[16].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[17].OneofWrappers = []any{
 		(*ServeReply_Started)(nil),
 		(*ServeReply_Stdout)(nil),
 		(*ServeReply_Stderr)(nil),
 		(*ServeReply_Exit)(nil),
 	}
-	file_sandbox_proto_msgTypes[17].OneofWrappers = []any{}
+	file_sandbox_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_proto_rawDesc), len(file_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
