@@ -238,7 +238,7 @@ func TestKilledHostLeavesNoOrphan(t *testing.T) {
 		t.Fatal("control: kill -9 left no cgroup behind")
 	}
 	next := h.start(t, sandbox.Options{})
-	if _, err := next.Exec(t.Context(), sandbox.Command{Argv: []string{"true"}}); err != nil {
+	if _, _, err := next.List(t.Context()); err != nil { // it answers once it has removed the rest
 		t.Fatal(err)
 	}
 	if left := cgroupsOf(ids); len(left) > 0 {
@@ -248,6 +248,9 @@ func TestKilledHostLeavesNoOrphan(t *testing.T) {
 		if !strings.Contains(l, "sallyport-sandboxd") {
 			t.Errorf("left: %s", l)
 		}
+	}
+	if _, err := next.Exec(t.Context(), sandbox.Command{Argv: []string{"true"}}); err != nil {
+		t.Error(err)
 	}
 }
 
