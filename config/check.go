@@ -178,6 +178,7 @@ func (d *decoder) sandbox(s *Sandbox, dir string) {
 		d.fail(d.places["sandbox.image"], "name an image, see sallyport sandbox images", "sandbox.image is empty")
 	}
 	d.within("sandbox.runs", s.Runs > 0, "at least 1")
+	d.within("sandbox.queue", s.Queue >= 0 && s.Queue <= 10_000, "from 0 to 10000")
 	d.within("sandbox.warm", s.Warm >= 0 && s.Warm <= 256, "from 0 to 256")
 	l := s.Limits
 	d.within("sandbox.limits.timeout", l.Timeout > 0 && l.Timeout <= 24*time.Hour, "between 1ms and 24h")

@@ -86,6 +86,7 @@ type Sandbox struct {
 	Host   string        `yaml:"host"`   // unix socket or HOST:PORT of a sandbox host: "", a local one that serve starts
 	Image  string        `yaml:"image"`  // default image: default
 	Runs   int           `yaml:"runs"`   // sandboxes at once: 16
+	Queue  int           `yaml:"queue"`  // runs that may wait for one of those to end: 64
 	Warm   int           `yaml:"warm"`   // started sandboxes that may wait for the next call of their kind, about 30 MB each: 4, 0 for none
 	Limits SandboxLimits `yaml:"limits"` // of a tool that names none
 }
@@ -243,7 +244,7 @@ func Default() *Config {
 	return &Config{
 		Listen: "127.0.0.1:7450", Store: "sqlite", Policies: "policies", Tools: "tools",
 		Agents: map[string]Agent{}, Servers: map[string]Server{}, Profiles: map[string]Profile{},
-		Sandbox: Sandbox{Image: "default", Runs: 16, Warm: 4, Limits: SandboxLimits{
+		Sandbox: Sandbox{Image: "default", Runs: 16, Queue: 64, Warm: 4, Limits: SandboxLimits{
 			Timeout: l.Timeout, Memory: Size(l.Memory), Processes: l.Processes,
 			Disk: Size(l.Disk), Output: Size(l.Output), CPUs: l.CPUs,
 		}},

@@ -38,7 +38,7 @@ profiles:
   support: {servers: [web], tools: [files__read, run_*]}
 policies: /srv/policies
 tools: t
-sandbox: {host: ./sandboxd.sock, image: python, runs: 2, warm: 3, limits: {timeout: 5s, memory: 1GiB, processes: 8, disk: 2MiB, output: 64KiB, cpus: 0.5}}
+sandbox: {host: ./sandboxd.sock, image: python, runs: 2, queue: 7, warm: 3, limits: {timeout: 5s, memory: 1GiB, processes: 8, disk: 2MiB, output: 64KiB, cpus: 0.5}}
 egress: {private: [10.1.0.0/16, "fd00::/8"]}
 secrets: {keys: k}
 approvals: {wait: 0s, decide_by: 2h, run_by: 1m, cooldown: 1m, per_agent: 3, per_tenant: 9, irreversible: {groups: [finance, security], quorum: 2}, escalate: {after: 1h, groups: [board]}}
@@ -77,7 +77,7 @@ telemetry: {endpoint: "http://127.0.0.1:4318", sample: 0, metrics: false, log: d
 		},
 		Profiles: map[string]config.Profile{"support": {Servers: []string{"web"}, Tools: []string{"files__read", "run_*"}}},
 		Policies: "/srv/policies", Tools: "/etc/sallyport/t",
-		Sandbox: config.Sandbox{Host: "/etc/sallyport/sandboxd.sock", Image: "python", Runs: 2, Warm: 3, Limits: config.SandboxLimits{
+		Sandbox: config.Sandbox{Host: "/etc/sallyport/sandboxd.sock", Image: "python", Runs: 2, Queue: 7, Warm: 3, Limits: config.SandboxLimits{
 			Timeout: 5 * time.Second, Memory: config.GiB, Processes: 8, Disk: 2 * config.MiB, Output: 64 * config.KiB, CPUs: 0.5,
 		}},
 		Egress: config.Egress{Private: []string{"10.1.0.0/16", "fd00::/8"}}, Secrets: config.Secrets{Keys: "/etc/sallyport/k"},

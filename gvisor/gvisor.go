@@ -118,7 +118,7 @@ type Result struct {
 	KilledBy    KilledBy
 	LimitsHit   []string
 	Connections []sallyport.Connection // made or tried through the proxy, at most MaxConnections
-	Duration    time.Duration          // from the request to the result, boot included
+	Duration    time.Duration          // from when it had a place to the result, boot included
 	PeakMemory  int64                  // bytes, of the whole sandbox
 	Receipt     sallyport.Receipt
 }

@@ -26,7 +26,8 @@ type Config struct {
 	Programs string // folder of RuntimeProgram and InitProgram
 	Dir      string // runtime folder, absolute, 0700; one Host at a time
 	Images   Images
-	MaxRuns  int    // at once; more are refused, not queued. 0 means 16
+	MaxRuns  int    // at once. 0 means 16
+	Queue    int    // runs that may wait for one of MaxRuns to end; more are refused
 	Warm     int    // sandboxes that wait, started, for the next request of their kind; 0 means none
 	Broker   Broker // nil refuses requests that are to reach something
 }
@@ -42,7 +43,7 @@ type Host struct {
 	init   *os.File // the program of process 1, held open
 	images openImages
 	spawn  *spawner
-	slots  chan struct{}
+	places places
 	warm   *nursery
 
 	runtime string // version of gVisor in RuntimeProgram
@@ -67,7 +68,7 @@ func Open(cfg Config) (*Host, error) {
 	if !filepath.IsAbs(cfg.Dir) {
 		return nil, unavailable("give an absolute folder", "runtime folder %q is not absolute", cfg.Dir)
 	}
-	h := &Host{cfg: cfg, slots: make(chan struct{}, cfg.MaxRuns), running: map[string]*sandbox{}}
+	h := &Host{cfg: cfg, places: newPlaces(cfg.MaxRuns, cfg.Queue), running: map[string]*sandbox{}}
 	h.warm = newNursery(h, cfg.Warm)
 	ok := false
 	defer func() {
@@ -320,6 +321,7 @@ func (h *Host) Close() error {
 		return nil
 	}
 	h.closed = true
+	close(h.places.closed)
 	for _, s := range h.running {
 		s.cancel(errClosed)
 	}

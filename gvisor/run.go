@@ -45,14 +45,14 @@ func (h *Host) Run(ctx context.Context, r Request) (Result, error) {
 }
 
 func (h *Host) run(ctx context.Context, platform string, r Request) (Result, error) {
-	began := time.Now()
 	if err := r.Check(); err != nil {
 		return Result{}, err
 	}
-	release, err := h.slot()
+	release, err := h.places.take(ctx)
 	if err != nil {
 		return Result{}, err
 	}
+	began := time.Now()
 	s, err := h.start(ctx, platform, r)
 	if err != nil {
 		release()
@@ -110,18 +110,6 @@ func (h *Host) follow(s *sandbox, release func()) (Result, error) {
 		}
 	}()
 	return res, err
-}
-
-// slot takes one of the places for sandboxes; release gives it back.
-func (h *Host) slot() (release func(), err error) {
-	select {
-	case h.slots <- struct{}{}:
-		return func() { <-h.slots }, nil
-	default:
-		e := unavailable("try again, or raise sandbox.runs", "all %d sandboxes are in use", h.cfg.MaxRuns)
-		e.RetryAfter = time.Second
-		return nil, e
-	}
 }
 
 func (h *Host) findImage(ref string) (f *os.File, digest string, err error) {

@@ -25,10 +25,10 @@ import (
 )
 
 type options struct {
-	run, state, book, cache, programs string
-	socket                            string
-	peer, maxRuns, warm, firstUID     int
-	private, own                      string
+	run, state, book, cache, programs    string
+	socket                               string
+	peer, maxRuns, queue, warm, firstUID int
+	private, own                         string
 }
 
 func main() {
@@ -57,7 +57,8 @@ func parse(args []string) options {
 	f.StringVar(&o.programs, "programs", filepath.Dir(self), "folder of sallyport-runsc and sallyport-init")
 	f.StringVar(&o.socket, "socket", "", "listen on this unix socket instead of descriptor 3")
 	f.IntVar(&o.peer, "peer", 0, "with -socket: the uid that may connect, beside root")
-	f.IntVar(&o.maxRuns, "max-runs", 16, "sandboxes at once; more are refused")
+	f.IntVar(&o.maxRuns, "max-runs", 16, "sandboxes at once")
+	f.IntVar(&o.queue, "queue", 64, "runs that may wait for a sandbox; more are refused")
 	f.IntVar(&o.warm, "warm", 4, "started sandboxes that may wait for the next call of their kind; each holds about 30 MB")
 	f.IntVar(&o.firstUID, "first-uid", 64600, "first of the 800 uids of third-party servers")
 	f.StringVar(&o.private, "egress-private", "", "private CIDR ranges that sandboxes may reach where a tool lists a host in them, with commas between")
@@ -82,7 +83,7 @@ func serve(o options) error {
 		return err
 	}
 	way := &brokerProcess{o: o}
-	host, err := gvisor.OpenFree(o.run, gvisor.Config{Programs: o.programs, Images: images{image.NewStore(o.cache)}, MaxRuns: o.maxRuns, Warm: o.warm, Broker: way})
+	host, err := gvisor.OpenFree(o.run, gvisor.Config{Programs: o.programs, Images: images{image.NewStore(o.cache)}, MaxRuns: o.maxRuns, Queue: o.queue, Warm: o.warm, Broker: way})
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (f serveFlags) homesOf(data string) string {
 func sandboxdArgs(homes string, c *config.Config) []string {
 	return []string{
 		"-state", homes,
-		"-cache", cli.CacheDir(), "-max-runs", strconv.Itoa(c.Sandbox.Runs), "-warm", strconv.Itoa(c.Sandbox.Warm),
+		"-cache", cli.CacheDir(), "-max-runs", strconv.Itoa(c.Sandbox.Runs), "-queue", strconv.Itoa(c.Sandbox.Queue), "-warm", strconv.Itoa(c.Sandbox.Warm),
 		"-egress-private", strings.Join(c.Egress.Private, ","), "-egress-own", c.Listen,
 	}
 }
