@@ -210,21 +210,7 @@ func busy(t *testing.T, b *sandbox.Backend) (ids []string) {
 // A killed sandbox host leaves no process, and the next one removes the rest.
 func TestKilledHostLeavesNoOrphan(t *testing.T) {
 	h := newHost(t)
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs := os.NewFile(uintptr(fds[1]), "theirs")
-	cmd := exec.Command(h.program, h.args()...)
-	cmd.ExtraFiles, cmd.Stderr = []*os.File{theirs}, os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	theirs.Close()
-	b, err := sandbox.Connect(os.NewFile(uintptr(fds[0]), "ours"), sandbox.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cmd, b := h.apart(t)
 	defer b.Close()
 	ids := busy(t, b)
 	if len(leftovers(h.run)) < 4 {

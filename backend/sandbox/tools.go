@@ -77,7 +77,7 @@ func OutputSchema() json.RawMessage {
 					"count": schema{"type": "integer", "minimum": 1}, "bytes": schema{"type": "integer", "minimum": 0},
 				},
 			}},
-			"receipt": schema{"type": "object", "description": "How the run was really held, read back from its sandbox: image, limits, egress rules, versions, exit reason."},
+			"receipt":       schema{"type": "object", "description": "How the run was really held, read back from its sandbox: image, limits, egress rules, versions, exit reason."},
 			"egress_denied": schema{"type": "array", "items": text, "description": "What a rule, not the network, kept the program from reaching."},
 		},
 	})
