@@ -123,7 +123,7 @@ crash: build npm postgres ## SIGKILL at every durable boundary and at any moment
 	@cat bin/.crash
 
 soak: build postgres ## long runs: 1,000 kills, 1,000 sandboxes, 300 histories of reservations
-	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_SOAK=1 go run ./test/run -- -tags $(TAGS) -count 1 -timeout 120m ./test/crash/... ./gvisor/... ./store/...
+	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_SOAK=1 go run ./test/run -- -tags $(TAGS) -count 1 -timeout 120m ./test/crash/... ./gvisor/... ./backend/sandbox ./store/...
 
 bench: build ## latency and CPU beside a direct call and a plain proxy
 	@bin/sallyport bench
