@@ -131,7 +131,7 @@ func (h *Host) openPrograms() error {
 			continue
 		}
 		f.Close()
-		h.runtime = runtimeVersion(f.Name())
+		h.runtime = RuntimeVersion(f.Name())
 	}
 	return nil
 }

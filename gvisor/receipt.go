@@ -48,8 +48,9 @@ func (s *sandbox) receipt(e sallyport.AppliedEgress) sallyport.Receipt {
 	return r
 }
 
-// runtimeVersion is the version of gVisor in a program, from the program itself.
-func runtimeVersion(program string) string {
+// RuntimeVersion is the version of gVisor in a program, from the program itself;
+// "unknown" if it does not tell.
+func RuntimeVersion(program string) string {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return "unknown"

@@ -250,6 +250,7 @@ func (a *program) examine(ctx context.Context) (all []finding) {
 	default:
 		add("gvisor", &sallyport.Error{Message: s, Hint: "code calls are refused until this is mended; there is no weaker way to run code"}, "")
 	}
+	all = append(append(all, ages()...), strongest(st.Readiness.Sandbox))
 	if st.UID == os.Getuid() && st.UID == 0 {
 		add("privileges", &sallyport.Error{Message: "the gateway runs as root", Hint: "start it with `sallyport serve`, which gives root up"}, "")
 	}

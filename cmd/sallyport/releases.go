@@ -1,0 +1,137 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"sallyport.dev/sallyport/gvisor"
+)
+
+//go:embed releases.txt
+var releasesText string
+
+// A release is one line of releases.txt.
+type release struct {
+	component, version string
+	at                 time.Time // zero if it is not known
+}
+
+func releases(text string) (all []release, err error) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] == "#" {
+			continue
+		}
+		if len(f) < 4 {
+			return nil, fmt.Errorf("releases.txt: %q has no source", line)
+		}
+		r := release{component: f[0], version: f[1]}
+		if f[2] != "-" {
+			if r.at, err = time.Parse(time.DateOnly, f[2]); err != nil {
+				return nil, fmt.Errorf("releases.txt: %w", err)
+			}
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// stale is after how many days behind doctor asks for an update.
+const stale = 90
+
+// gvisorAge tells how far the gVisor of this build is behind.
+func gvisorAge(version string, known []release) (said, hint string) {
+	parts := strings.Split(version, "-")
+	stamp := parts[max(0, len(parts)-2)]
+	at, bad := time.Parse("20060102", stamp[:min(8, len(stamp))])
+	for _, r := range known {
+		if r.component != "gvisor" || bad != nil {
+			continue
+		}
+		days := max(0, int(r.at.Sub(at).Hours()/24))
+		said = fmt.Sprintf("gVisor of %s, %d days behind the newest release known when this was built (%s)", at.Format(time.DateOnly), days, r.at.Format(time.DateOnly))
+		if days > stale {
+			return said, "update Sallyport: its gVisor has what was mended since"
+		}
+		return said, ""
+	}
+	return "gVisor of an unknown version: " + version, ""
+}
+
+// kernelAge tells how far a host's kernel is behind its own series. What no
+// series is known of is said, not guessed.
+func kernelAge(running string, known []release) (said, hint string) {
+	version, _, _ := strings.Cut(running, "-")
+	for _, r := range known {
+		if r.component != "linux" || series(r.version) != series(version) {
+			continue
+		}
+		newest := r.version
+		if !r.at.IsZero() {
+			newest += " of " + r.at.Format(time.DateOnly)
+		}
+		if patch(version) >= patch(r.version) {
+			return fmt.Sprintf("Linux %s, not behind %s, the newest of its series known when this was built", running, newest), ""
+		}
+		said = fmt.Sprintf("Linux %s, %d releases behind %s", running, patch(r.version)-patch(version), newest)
+		return said, "update the kernel: sandboxes stand on it"
+	}
+	return "Linux " + running + ": no release of this series was known when this was built", ""
+}
+
+func series(version string) string {
+	p := strings.SplitN(version, ".", 3)
+	return strings.Join(p[:min(2, len(p))], ".")
+}
+
+func patch(version string) int {
+	p := strings.SplitN(version, ".", 3)
+	if len(p) < 3 {
+		return 0
+	}
+	n, _ := strconv.Atoi(p[2])
+	return n
+}
+
+// kernelOf reads the release of a kernel from /proc/version: Debian's names
+// it there, and a name of its own elsewhere.
+func kernelOf(procVersion string) string {
+	if _, after, ok := strings.Cut(procVersion, " Debian "); ok {
+		version, _, _ := strings.Cut(after, " ")
+		return version
+	}
+	if f := strings.Fields(procVersion); len(f) > 2 {
+		return f[2]
+	}
+	return "unknown"
+}
+
+// ages tells how old what runs sandboxes is. It is advice, and never a fault.
+func ages() (all []finding) {
+	known, err := releases(releasesText)
+	if err != nil {
+		return []finding{{What: "versions", Said: err.Error()}}
+	}
+	if self, err := os.Executable(); err == nil {
+		said, hint := gvisorAge(gvisor.RuntimeVersion(filepath.Join(filepath.Dir(self), gvisor.RuntimeProgram)), known)
+		all = append(all, finding{"gvisor version", true, said, hint})
+	}
+	if b, err := os.ReadFile("/proc/version"); err == nil {
+		said, hint := kernelAge(kernelOf(string(b)), known)
+		all = append(all, finding{"kernel version", true, said, hint})
+	}
+	return all
+}
+
+// strongest names the strongest tier that works, of those that this build has.
+func strongest(sandbox string) finding {
+	if sandbox != "up" {
+		return finding{"strongest tier", true, "none works here: code calls are refused", ""}
+	}
+	return finding{"strongest tier", true, gvisor.Tier, ""}
+}
