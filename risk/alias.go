@@ -29,7 +29,7 @@ func commandAsAlias(text string) string {
 			text = text[at[0]+commentLength(text[at[0]:]):]
 			continue
 		case strings.HasPrefix(t, "--"):
-		case isCommand(t) && ends(before):
+		case isCommand(t) && ends(before) && !hint.MatchString(text[at[0]:]):
 			return strings.ToUpper(t)
 		default:
 			before = strings.ToLower(t)
@@ -61,6 +61,9 @@ var (
 	command  = regexp.MustCompile(`(?i)^(` + commandWords + `)$`)
 	words    = regexp.MustCompile(`(?s)--[^\n]*|/\*|'[^']*'|"[^"]*"|` + "`[^`]*`" + `|[\p{L}_@#$][\p{L}\p{N}_@#$]*|[0-9.]+|[^\s]`)
 )
+
+// hint is MySQL's way to choose an index.
+var hint = regexp.MustCompile(`(?i)^use\s+(index|key)\s*(for\s+[a-z ]+)?\(`)
 
 const commandWords = `alter|backup|bulk|create|dbcc|declare|delete|deny|drop|exec|execute|go|grant|insert|kill|merge|print|raiserror|reconfigure|restore|revoke|shutdown|truncate|update|use|waitfor|xp_\w+|sp_\w+`
 

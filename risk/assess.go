@@ -2,6 +2,7 @@ package risk
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -10,8 +11,9 @@ import (
 	"sallyport.dev/sallyport/risk/finding"
 )
 
-// Assess judges one call. args are canonical.
-func (e *Engine) Assess(tool sallyport.Tool, args json.RawMessage) (r sallyport.Risk) {
+// Assess judges one call. args are canonical. What cannot be judged before ctx
+// ends, or within a second, is critical.
+func (e *Engine) Assess(ctx context.Context, tool sallyport.Tool, args json.RawMessage) (r sallyport.Risk) {
 	defer func() {
 		if p := recover(); p != nil {
 			r = finding.One(sallyport.Critical, "the arguments broke the analyser, so what the call does is unknown")
@@ -24,7 +26,12 @@ func (e *Engine) Assess(tool sallyport.Tool, args json.RawMessage) (r sallyport.
 	case tool.Code != nil:
 		reach(&l, tool.Manifest)
 	default:
-		e.upstream(&l, tool, args)
+		s, end := e.sit(ctx)
+		defer end()
+		s.upstream(&l, tool, args)
+		if why := s.late(); why != "" {
+			l.Add(sallyport.Critical, "%s", why)
+		}
 	}
 	if l.Empty() {
 		l.Add(sallyport.Critical, "nothing in the arguments could be judged")
@@ -58,7 +65,7 @@ func reach(l *finding.List, m sallyport.Manifest) {
 }
 
 // upstream judges a call of a tool that runs elsewhere.
-func (e *Engine) upstream(l *finding.List, tool sallyport.Tool, args json.RawMessage) {
+func (e *sitting) upstream(l *finding.List, tool sallyport.Tool, args json.RawMessage) {
 	m := tool.Manifest
 	judged := false
 	if len(m.Fields) > 0 {

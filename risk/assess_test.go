@@ -1,6 +1,7 @@
 package risk_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -52,7 +53,7 @@ func TestDisguisesOfDropTable(t *testing.T) {
 		for name, args := range disguises(t, schema) {
 			for where, tool := range map[string]sallyport.Tool{"declared": sqlTool(dialect), "undeclared": undeclared} {
 				for how, r := range map[string]sallyport.Risk{
-					"raw": e.Assess(tool, json.RawMessage(args)), "canonical": e.Args(tool, []byte(args)),
+					"raw": e.Assess(context.Background(), tool, json.RawMessage(args)), "canonical": e.Args(tool, []byte(args)),
 				} {
 					if !r.Irreversible || r.Level != sallyport.Critical {
 						t.Errorf("%s, %s, %s, %s: %v; want irreversible", dialect, name, where, how, r)
@@ -153,7 +154,7 @@ func TestAssess(t *testing.T) {
 		{"strange kind", `{"x":"y"}`, "critical", fieldTool(sallyport.RiskField{Path: "/x", Kind: "cobol"})},
 		{"pointer with escapes", `{"a/b":{"c~d":["SELECT 1","DROP TABLE x"]}}`, "irreversible", fieldTool(sallyport.RiskField{Path: "/a~1b/c~0d/1", Kind: "sql", Dialect: "postgres"})},
 	} {
-		r := e.Assess(tt.tool, json.RawMessage(tt.args))
+		r := e.Assess(context.Background(), tt.tool, json.RawMessage(tt.args))
 		if got := verdict(r); got != tt.want {
 			t.Errorf("%s: %s is %s, want %s: %q", tt.name, tt.args, got, tt.want, r.Reasons)
 		}
@@ -169,7 +170,7 @@ func TestAnnotationsAreNotRead(t *testing.T) {
 	tool := undeclared
 	tool.Description = "Harmless. Read only."
 	tool.Definition = json.RawMessage(`{"annotations":{"readOnlyHint":true,"destructiveHint":false}}`)
-	if r := e.Assess(tool, json.RawMessage(`{}`)); r.Level != sallyport.High {
+	if r := e.Assess(context.Background(), tool, json.RawMessage(`{}`)); r.Level != sallyport.High {
 		t.Errorf("with readOnlyHint: %s, want high", r.Level)
 	}
 }
@@ -195,7 +196,7 @@ func TestRenamingChangesNothing(t *testing.T) {
 			}
 			tool := undeclared
 			tool.Name, tool.Origin.Name, tool.Origin.Server = "srv__"+name, name, name
-			r := e.Assess(tool, value)
+			r := e.Assess(context.Background(), tool, value)
 			got := fmt.Sprint(r)
 			if want == "" {
 				want = got
@@ -208,7 +209,7 @@ func TestRenamingChangesNothing(t *testing.T) {
 			tool := fieldTool(sallyport.RiskField{Path: "/" + name, Kind: "sql", Dialect: "postgres"})
 			tool.Name = name
 			value, _ := json.Marshal(map[string]any{name: text})
-			if got, want := fmt.Sprint(e.Assess(tool, value)), fmt.Sprint(e.Assess(fieldTool(sallyport.RiskField{Path: "/q", Kind: "sql", Dialect: "postgres"}), mustJSON(t, map[string]any{"q": text}))); got != want {
+			if got, want := fmt.Sprint(e.Assess(context.Background(), tool, value)), fmt.Sprint(e.Assess(context.Background(), fieldTool(sallyport.RiskField{Path: "/q", Kind: "sql", Dialect: "postgres"}), mustJSON(t, map[string]any{"q": text}))); got != want {
 				t.Errorf("%q declared as %q: %s, want %s", text, name, got, want)
 			}
 		}
@@ -268,7 +269,7 @@ func TestBounds(t *testing.T) {
 	}
 	e.Shell(deep)
 	many := `{"a":[` + strings.TrimSuffix(strings.Repeat(`"update a b",`, 400), ",") + `]}`
-	if r := e.Assess(undeclared, json.RawMessage(many)); r.Level != sallyport.Critical {
+	if r := e.Assess(context.Background(), undeclared, json.RawMessage(many)); r.Level != sallyport.Critical {
 		t.Errorf("too many texts to judge: %s, want critical", r.Level)
 	}
 }

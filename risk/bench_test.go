@@ -1,6 +1,7 @@
 package risk_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func BenchmarkAssess(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				e.Assess(bb.tool, args)
+				e.Assess(context.Background(), bb.tool, args)
 			}
 		})
 	}

@@ -164,7 +164,7 @@ func TestShellLines(t *testing.T) {
 // Each line of the corpus runs in a fresh tree, and did what its label says. So
 // the truth is the effect: what is lost is stopped, what is harmless is not.
 func TestShellEffects(t *testing.T) {
-	all := sample(corpus(t, "shell"), 12)
+	all := sample(append(corpus(t, "shell"), corpus(t, heldOut+"shell")...), 12)
 	var ran []entry
 	var lines []string
 	unrun, futile := 0, 0
@@ -178,8 +178,8 @@ func TestShellEffects(t *testing.T) {
 		}
 		ran, lines = append(ran, c), append(lines, c.text)
 	}
-	if unrun > 90 || futile > 40 {
-		t.Errorf("%d lines did not run and %d came to nothing: too many labels are opinion", unrun, futile)
+	if 4*(unrun+futile) > len(all) {
+		t.Errorf("%d of %d lines did not run and %d came to nothing: too many labels are opinion", unrun, len(all), futile)
 	}
 	e := engine(t)
 	l := newLaboratory(t)

@@ -16,7 +16,7 @@ import (
 // A gathering is what the declared arguments of one call say together: a method
 // and an address are one request, amounts and accounts one transfer.
 type gathering struct {
-	engine *Engine
+	engine *sitting
 	found  *finding.List
 	judged bool // something said what the call does
 
@@ -34,7 +34,7 @@ type gathering struct {
 
 // fields judges what the manifest points at. It reports whether anything there
 // says what the call does; a path or a URL alone does not.
-func (e *Engine) fields(l *finding.List, fields []sallyport.RiskField, doc any) bool {
+func (e *sitting) fields(l *finding.List, fields []sallyport.RiskField, doc any) bool {
 	g := &gathering{engine: e, found: l}
 	for _, f := range fields {
 		switch f.Kind {
@@ -69,13 +69,13 @@ func (g *gathering) take(f sallyport.RiskField, v any) {
 	switch f.Kind {
 	case "sql":
 		g.judged = true
-		e.each(l, f, v, func(text string) sallyport.Risk { return e.SQL(f.Dialect, text) })
+		e.each(l, f, v, func(text string) sallyport.Risk { return e.sql(f.Dialect, text) })
 	case "shell":
 		g.judged = true
 		if list, ok := v.([]any); ok {
 			v = argv(list)
 		}
-		e.each(l, f, v, e.Shell)
+		e.each(l, f, v, e.shell)
 	case "cloud":
 		g.judged = true
 		if list, ok := v.([]any); ok && len(list) > 0 {
@@ -86,7 +86,7 @@ func (g *gathering) take(f sallyport.RiskField, v any) {
 				}
 			}
 		}
-		e.each(l, f, v, e.Cloud)
+		e.each(l, f, v, e.cloud)
 	case "kubernetes":
 		g.judged = true
 		g.kubernetes(f, v)

@@ -1,6 +1,7 @@
 package risk_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -110,7 +111,7 @@ func FuzzAssess(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, args string) {
 		for _, tool := range []sallyport.Tool{sqlTool("postgres"), sqlTool("sqlite"), undeclared, fieldTool(sallyport.RiskField{Path: "/a", Kind: "shell"})} {
-			r := e.Assess(tool, json.RawMessage(args))
+			r := e.Assess(context.Background(), tool, json.RawMessage(args))
 			check(t, args, r)
 			if len(tool.Manifest.Fields) == 0 && r.Level < sallyport.High {
 				t.Fatalf("%q: an undeclared tool is %s", args, r.Level)

@@ -10,10 +10,7 @@ import (
 	"sallyport.dev/sallyport/risk/web"
 )
 
-// HTTP judges a request, given as JSON {"method", "url", "headers", "body"} or as
-// text: METHOD URL on the first line, headers on the following ones, and a body
-// after an empty line.
-func (e *Engine) HTTP(text string) sallyport.Risk {
+func (e *sitting) http(text string) sallyport.Risk {
 	text = strings.TrimSpace(text)
 	if len(text) > maxScanned {
 		return finding.One(sallyport.Critical, "the request is too long to judge")
@@ -36,7 +33,7 @@ func (e *Engine) HTTP(text string) sallyport.Risk {
 
 // request judges a request, and the statements in it: databases that speak HTTP
 // take them in the body or the query.
-func (e *Engine) request(r web.Request) sallyport.Risk {
+func (e *sitting) request(r web.Request) sallyport.Risk {
 	var l finding.List
 	l.Merge(web.Judge(r))
 	s := &scan{engine: e, found: &l, budget: maxJudged}

@@ -1,6 +1,7 @@
 package risk_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ func TestPathCorpus(t *testing.T) {
 	harmless, alarms := 0, 0
 	for _, c := range corpus(t, "paths") {
 		args := json.RawMessage(`{"p":"` + c.text + `"}`)
-		r := e.Assess(fieldTool(sallyport.RiskField{Path: "/p", Kind: "path", Effect: c.effect}), args)
+		r := e.Assess(context.Background(), fieldTool(sallyport.RiskField{Path: "/p", Kind: "path", Effect: c.effect}), args)
 		if got := verdict(r); got != c.verdict {
 			t.Errorf("paths.txt:%d: %s %s is %s, want %s: %q", c.line, c.effect, c.text, got, c.verdict, r.Reasons)
 		}
@@ -59,7 +60,7 @@ func TestPathFields(t *testing.T) {
 		{move, `{"source":"a","destination":"b"}`, "irreversible"},
 		{field("reads"), `{"p":"a.txt","P":"b.txt"}`, "critical"},
 	} {
-		if got := verdict(e.Assess(c.tool, json.RawMessage(c.args))); got != c.want {
+		if got := verdict(e.Assess(context.Background(), c.tool, json.RawMessage(c.args))); got != c.want {
 			t.Errorf("%s: %s, want %s", c.args, got, c.want)
 		}
 	}

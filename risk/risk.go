@@ -11,15 +11,12 @@ package risk
 
 import (
 	"context"
-	"strings"
+	"sync"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/risk/cloud"
 	"sallyport.dev/sallyport/risk/finding"
-	"sallyport.dev/sallyport/risk/litesql"
 	"sallyport.dev/sallyport/risk/mysql"
 	"sallyport.dev/sallyport/risk/pgsql"
-	"sallyport.dev/sallyport/risk/shell"
 )
 
 // Options configure an Engine.
@@ -36,11 +33,10 @@ type Options struct {
 // assess step.
 type Engine struct {
 	postgres *pgsql.Parser
-	sqlite   litesql.Judge
 	mysql    mysql.Judge
-	commands shell.Judge
 	internal []string
 	shapes   shapes
+	ready    sync.Once // the parser for PostgreSQL was started
 }
 
 // New returns an Engine. It fails if the cache could be written by somebody
@@ -50,10 +46,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{postgres: pgsql.New(dir), mysql: mysql.New(), internal: o.Internal}
-	e.sqlite = litesql.Judge{Bounded: e.postgres.Bounded}
-	e.commands = shell.Judge{SQL: e.SQL}
-	return e, nil
+	return &Engine{postgres: pgsql.New(dir), mysql: mysql.New(), internal: o.Internal}, nil
 }
 
 // Warm makes the parsers ready, so that no call waits for it: about a second
@@ -66,49 +59,35 @@ func (e *Engine) Warm(ctx context.Context) error {
 			Hint:    "the log has the cause; removing the cache's wasm folder makes it anew",
 		}
 	}
-	e.sqlite.Judge("SELECT 1")
-	e.mysql.Judge("SELECT 1")
-	e.commands.Judge("true")
+	for _, dialect := range []string{"sqlite", "mysql"} {
+		e.SQL(dialect, "SELECT 1")
+	}
+	e.Shell("true")
 	return nil
 }
 
 // SQL judges a text of a dialect: "postgres", "sqlite" or "mysql". The dialect
 // is never guessed: the same text means different things.
 func (e *Engine) SQL(dialect, text string) sallyport.Risk {
-	var r sallyport.Risk
-	switch strings.ToLower(dialect) {
-	case "postgres", "postgresql":
-		r = e.postgres.Judge(text).Risk
-	case "sqlite", "sqlite3":
-		r, _ = e.sqlite.Judge(text)
-	case "mysql", "mariadb":
-		r, _ = e.mysql.Judge(text)
-	case "":
-		return finding.One(sallyport.Critical, "nothing says which SQL dialect it is, so what it does is unknown")
-	default:
-		return finding.One(sallyport.Critical, "the SQL dialect %q is not known: it must be postgres, sqlite or mysql", dialect)
-	}
-	if word := commandAsAlias(text); r.Level < sallyport.High && word != "" {
-		return r.Join(finding.One(sallyport.High, "%s is an alias here, and a command in another dialect", word))
-	}
-	return r
+	return e.alone(func(s *sitting) sallyport.Risk { return s.sql(dialect, text) })
 }
 
 // Shell judges a shell command or script.
 func (e *Engine) Shell(text string) sallyport.Risk {
-	r, _ := e.commands.Judge(text)
-	return r
+	return e.alone(func(s *sitting) sallyport.Risk { return s.shell(text) })
 }
 
 // Cloud judges an action of a cloud, or a command line of its programs.
 // One that a shell would take for more than one is judged as a shell would read it.
 func (e *Engine) Cloud(text string) sallyport.Risk {
-	if words := strings.Fields(text); len(words) > 1 && (strings.ContainsAny(text, ";|&`\n") || strings.Contains(text, "$(")) {
-		if _, ok := cloud.Command(words); ok {
-			return e.Shell(text)
-		}
-	}
-	return cloud.Action(text)
+	return e.alone(func(s *sitting) sallyport.Risk { return s.cloud(text) })
+}
+
+// HTTP judges a request, given as JSON {"method", "url", "headers", "body"} or as
+// text: METHOD URL on the first line, headers on the following ones, and a body
+// after an empty line.
+func (e *Engine) HTTP(text string) sallyport.Risk {
+	return e.alone(func(s *sitting) sallyport.Risk { return s.http(text) })
 }
 
 // Args judges a call of tool with arguments that are not canonical yet.
@@ -117,5 +96,5 @@ func (e *Engine) Args(tool sallyport.Tool, args []byte) sallyport.Risk {
 	if err != nil {
 		return finding.One(sallyport.Critical, "the arguments are not valid: %s", err)
 	}
-	return e.Assess(tool, canonical)
+	return e.Assess(context.Background(), tool, canonical)
 }

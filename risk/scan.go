@@ -26,7 +26,7 @@ const (
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 type scan struct {
-	engine *Engine
+	engine *sitting
 	found  *finding.List
 	budget int
 	seen   sightings
@@ -36,7 +36,7 @@ type scan struct {
 
 // scan searches the arguments of a tool of which nothing is declared, or none of
 // whose declared arguments is there.
-func (e *Engine) scan(l *finding.List, tool sallyport.Tool, args json.RawMessage) {
+func (e *sitting) scan(l *finding.List, tool sallyport.Tool, args json.RawMessage) {
 	doc, err := decode(args)
 	if err != nil {
 		l.Add(sallyport.Critical, "the arguments are not valid JSON")
@@ -54,6 +54,9 @@ func (e *Engine) scan(l *finding.List, tool sallyport.Tool, args json.RawMessage
 }
 
 func (s *scan) value(v any, depth int) {
+	if s.late() {
+		return
+	}
 	if depth > 2*sallyport.MaxDepth {
 		s.found.Add(sallyport.Critical, "the arguments are nested too deeply to judge")
 		return
@@ -104,11 +107,23 @@ func (s *scan) text(text string, depth int) {
 }
 
 func (s *scan) spend() bool {
+	if s.late() {
+		return false
+	}
 	if s.budget--; s.budget < 0 {
 		s.found.Add(sallyport.Critical, "the arguments hold too much that looks like commands to judge it all")
 		return false
 	}
 	return true
+}
+
+// late tells that there is no time left to judge, and notes it.
+func (s *scan) late() bool {
+	why := s.engine.late()
+	if why != "" {
+		s.found.Add(sallyport.Critical, "%s", why)
+	}
+	return why != ""
 }
 
 // alarming are the statements that raise an undeclared tool to critical though
@@ -123,7 +138,13 @@ func (s *scan) sql(text string) {
 	if !s.spend() {
 		return
 	}
-	j := s.engine.postgres.Judge(text)
+	if len(text) > finding.MaxText {
+		if statement.MatchString(text) {
+			s.found.Add(sallyport.Critical, "an argument looks like SQL, and is too long to judge: %d bytes, and %d is the most", len(text), finding.MaxText)
+		}
+		return
+	}
+	j := s.engine.parse(text)
 	if strings.ContainsAny(text, "`#!") && (!j.Parsed || j.Risk.Level < sallyport.Critical) {
 		if r, parsed := s.engine.mysql.Judge(text); parsed && r.Irreversible {
 			s.found.Merge(r)
@@ -151,13 +172,31 @@ func (s *scan) sql(text string) {
 // command judges a text as a shell script, and heeds only what is clearly
 // destructive in it.
 func (s *scan) command(text string) {
-	if !clearly.MatchString(text) || len(text) > maxScanned || !s.spend() {
+	if len(text) > maxScanned {
 		return
 	}
-	if r, parsed := s.engine.commands.Judge(text); parsed && r.Irreversible {
-		s.found.Merge(r)
+	for _, script := range judgeable(text) {
+		if !clearly.MatchString(script) || !s.spend() {
+			continue
+		}
+		if r, parsed := s.engine.commands.Judge(script); parsed && r.Irreversible {
+			s.found.Merge(r)
+		}
 	}
 }
+
+// judgeable is a script; of one that is too long, the lines at its beginning and
+// at its end, which a shell runs whatever lies between.
+func judgeable(text string) []string {
+	if len(text) <= finding.MaxText {
+		return []string{text}
+	}
+	head, tail := text[:finding.MaxText], text[len(text)-finding.MaxText:]
+	return []string{head[:strings.LastIndexByte(head, '\n')+1], tail[strings.IndexByte(tail, '\n')+1:]}
+}
+
+// statement finds what a text of SQL begins with.
+var statement = regexp.MustCompile(`(?is)^(?:\s|--[^\n]*\n|#[^\n]*\n|/\*[^!].*?\*/|[;(])*(?:/\*!\d*\s*)?(?:drop|delete|truncate|update|alter|grant|revoke|insert|merge|copy|do|replace|reassign|vacuum|call|with|select|explain|create|set|begin|start|rename)\b`)
 
 // clearly finds commands that hardly stand in a text by chance.
 var clearly = regexp.MustCompile(`(?i)\brm['"]*\s+['"]*-[a-z-]*[rf]|\bmkfs|\bdd['"]*\s.*\bof=|\b(curl|wget)\b[^;&]*\|\s*(sudo\s+)?\w*sh\b|\b(ba|z|da|k)?sh\b.*\b(curl|wget)\b|\bshred\b|\bwipefs\b|\bblkdiscard\b|\bfind\b.*-(delete|exec)|>\s*/dev/(sd|nvme|vd|hd|xvd|disk|mapper)|\b(kubectl|aws|gcloud|terraform|docker|helm|git|psql|mysql|redis-cli|dropdb|truncate)['"]*\s|\bxargs\s+rm\b`)

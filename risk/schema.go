@@ -186,7 +186,7 @@ func (s *shape) value(sc *scan, text string) {
 	case strings.Contains(media, "sql"):
 		sc.sql(text)
 	case strings.Contains(media, "shellscript") || strings.HasSuffix(media, "x-sh"):
-		if r := sc.engine.Shell(text); r.Level >= sallyport.Critical {
+		if r := sc.engine.shell(text); r.Level >= sallyport.Critical {
 			sc.found.Merge(r)
 		}
 	case strings.Contains(media, "graphql"):

@@ -1,6 +1,7 @@
 package risk_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
@@ -57,7 +58,7 @@ func TestJSONThatIsAlsoACommand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := e.Assess(shell, args); r.Irreversible != irreversible {
+		if r := e.Assess(context.Background(), shell, args); r.Irreversible != irreversible {
 			t.Errorf("%s: %v; want irreversible %v", text, r, irreversible)
 		}
 	}
@@ -65,7 +66,7 @@ func TestJSONThatIsAlsoACommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := e.Assess(sqlTool("sqlite"), args); !r.Irreversible {
+	if r := e.Assess(context.Background(), sqlTool("sqlite"), args); !r.Irreversible {
 		t.Errorf("a statement as a member's name: %v; want irreversible", r)
 	}
 }
@@ -86,7 +87,7 @@ func TestArgumentsThatDifferInCase(t *testing.T) {
 		{nested, `{"q":{"sql":"SELECT 1","SQL":"DELETE FROM orders"}}`, sallyport.Critical},
 		{nested, `{"q":{"sql":"SELECT 1","limit":5}}`, sallyport.Low},
 	} {
-		if r := e.Assess(c.tool, json.RawMessage(c.args)); r.Level != c.want {
+		if r := e.Assess(context.Background(), c.tool, json.RawMessage(c.args)); r.Level != c.want {
 			t.Errorf("%s: %v; want %v", c.args, r, c.want)
 		}
 	}

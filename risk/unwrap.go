@@ -12,16 +12,19 @@ const maxUnwrap = 4 // JSON within strings within JSON
 
 // each judges a string, each string of a list, and each string of JSON that is
 // itself written in a string.
-func (e *Engine) each(l *finding.List, f sallyport.RiskField, v any, judge func(string) sallyport.Risk) {
+func (e *sitting) each(l *finding.List, f sallyport.RiskField, v any, judge func(string) sallyport.Risk) {
 	e.unwrap(l, f, v, judge, 0)
 }
 
-func (e *Engine) unwrap(l *finding.List, f sallyport.RiskField, v any, judge func(string) sallyport.Risk, depth int) {
+func (e *sitting) unwrap(l *finding.List, f sallyport.RiskField, v any, judge func(string) sallyport.Risk, depth int) {
 	switch v := v.(type) {
 	case string:
 		if inner, ok := nested(v); ok && depth < maxUnwrap {
 			if texts := leaves(nil, inner, 0); len(texts) > 0 {
 				for _, s := range texts {
+					if e.late() != "" {
+						return
+					}
 					e.unwrap(l, f, s, judge, depth+1)
 				}
 				e.alsoAsWritten(l, f, v, inner, judge)
@@ -31,6 +34,9 @@ func (e *Engine) unwrap(l *finding.List, f sallyport.RiskField, v any, judge fun
 		l.Merge(judge(v))
 	case []any:
 		for _, item := range v {
+			if e.late() != "" {
+				return // Assess says so
+			}
 			if _, ok := item.(string); !ok {
 				wrongType(l, f, item)
 				continue
@@ -48,7 +54,7 @@ func (e *Engine) unwrap(l *finding.List, f sallyport.RiskField, v any, judge fun
 // alsoAsWritten judges JSON within a string for a tool that does not decode it.
 // To SQL it is a syntax error either way; a shell runs {"$(rm -rf /)":"ls"} as a
 // command. Names of members count where they could be statements.
-func (e *Engine) alsoAsWritten(l *finding.List, f sallyport.RiskField, text string, inner any, judge func(string) sallyport.Risk) {
+func (e *sitting) alsoAsWritten(l *finding.List, f sallyport.RiskField, text string, inner any, judge func(string) sallyport.Risk) {
 	if f.Kind == "shell" && strings.ContainsAny(text, "$`;&|<>()\n") {
 		l.Merge(judge(text))
 	}

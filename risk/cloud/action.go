@@ -15,15 +15,15 @@ func Action(text string) sallyport.Risk {
 	var l finding.List
 	text = strings.TrimSpace(text)
 	l.Object(text)
-	if strings.ContainsAny(text, "*?") {
-		l.Effect(sallyport.EffectOpaque)
-		l.Add(sallyport.Critical, "the action %q stands for more than one", text)
-		return l.Risk()
-	}
 	if fields := strings.Fields(text); len(fields) > 1 {
 		if r, ok := Command(fields); ok {
 			return r
 		}
+	}
+	if strings.ContainsAny(text, "*?") {
+		l.Effect(sallyport.EffectOpaque)
+		l.Add(sallyport.Critical, "the action %q stands for more than one", text)
+		return l.Risk()
 	}
 	c, about := classOf(text)
 	judge(&l, c, text, about)

@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ var elsewhere = map[string]*regexp.Regexp{
 	"terraform": regexp.MustCompile(`^-(chdir|out|generate-config-out|destroy)`),
 	"aws":       regexp.MustCompile(`^--(endpoint-url|cli-input|generate-cli)`),
 	"az":        regexp.MustCompile(`^--(url|uri)`),
+	"bq":        regexp.MustCompile(`^--?(api|bigqueryrc|cred|service|disc|flag|ca_|proxy|mtls|oauth|log|udf|dest|repl|append|sched|target)`),
 	"gcloud":    regexp.MustCompile(`^--(flags-file|access-token-file|log-file)`),
 }
 
@@ -54,13 +56,43 @@ func Command(argv []string) (sallyport.Risk, bool) {
 		return sallyport.Risk{}, false
 	}
 	var l finding.List
-	if len(argv) == 2 && (argv[1] == "--version" || argv[1] == "--help" || argv[1] == "-h" || argv[1] == "version" || argv[1] == "help") {
-		judge(&l, reads, name+" "+argv[1], nil)
+	if Help(argv) {
+		judge(&l, reads, name+" "+argv[len(argv)-1], nil)
 		return l.Risk(), true
 	}
 	c := cut(program, t, argv[1:])
 	c.judge(&l, name)
 	return l.Risk(), true
+}
+
+var plainWord = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+// Help tells a command line that only asks for help or the version. Which
+// sub-commands may stand before --help depends on the program: of docker run
+// IMAGE --help the image is run, and kubectl and helm run plugins by any name.
+func Help(argv []string) bool {
+	program := cmp.Or(aliases[argv[0]], argv[0])
+	t, ok := tables()[program]
+	if !ok || len(argv) < 2 {
+		return false
+	}
+	last, subs := argv[len(argv)-1], argv[1:len(argv)-1]
+	if len(subs) == 0 {
+		return slices.Contains([]string{"--version", "--help", "-h", "version", "help"}, last)
+	}
+	if slices.ContainsFunc(subs, func(s string) bool { return !plainWord.MatchString(s) }) {
+		return false
+	}
+	switch program {
+	case "aws":
+		return last == "help" && len(subs) <= 2
+	case "gcloud", "az":
+		return last == "--help"
+	case "terraform", "systemctl":
+		return (last == "--help" || last == "-help") && len(subs) == 1
+	}
+	_, verb := t.verbs[strings.Join(subs, "-")]
+	return last == "--help" && verb
 }
 
 func cut(program string, t table, args []string) command {
@@ -73,6 +105,9 @@ func cut(program string, t table, args []string) command {
 			break
 		}
 		if !strings.HasPrefix(a, "-") || a == "-" {
+			if !verb && strings.ContainsAny(a, "*?[") {
+				a = Unseen // the shell may make anything of it
+			}
 			c.words = append(c.words, a)
 			if !verb {
 				_, found := c.verb()
@@ -141,6 +176,9 @@ func (c command) aws() (class, int) {
 	t := c.table
 	switch service {
 	case "s3":
+		if op == "cp" && len(c.words) == 4 && strings.HasPrefix(c.words[2], "s3://") && c.words[3] == "-" {
+			return reads, 2 // to standard output
+		}
 		t = tables()["aws-s3"]
 	case "configure":
 		if op == "list" || op == "list-profiles" {

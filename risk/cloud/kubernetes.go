@@ -90,7 +90,7 @@ func resource(s string) (kind, sub string) {
 
 const (
 	maxDocuments = 64
-	maxManifest  = 1 << 20
+	maxManifest  = 256 << 10
 	maxAliases   = 32 // of YAML, or anything else written with a star
 )
 

@@ -12,6 +12,10 @@ import (
 	"sallyport.dev/sallyport"
 )
 
+// MaxText bounds one text of SQL, or one shell script, in bytes. No parser takes
+// as long as a second for so much, whatever it is; what is longer is critical.
+const MaxText = 64 << 10
+
 // Bounds on what a verdict carries: it is shown to people and kept in records.
 const (
 	maxReasons = 32

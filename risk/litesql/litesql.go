@@ -17,7 +17,7 @@ import (
 
 // Bounds. Texts beyond them are critical.
 const (
-	MaxText       = 1 << 20
+	MaxText       = finding.MaxText
 	maxStatements = 256
 	maxWork       = 4 << 20 // bytes given to SQLite, for all statements together
 	maxEvents     = 4096
@@ -157,6 +157,7 @@ func (w *walk) statement(text string) (length int, ok bool) {
 	if list[0].is("drop") {
 		text, list = withoutIfExists(text, list)
 	}
+	text = withoutIndexedBy(text, list)
 	p := w.session.prepare(text)
 	for p.err != "" {
 		if w.mends++; w.mends > maxMends {
@@ -208,6 +209,18 @@ func withoutIfExists(text string, list []token) (string, []token) {
 	from, to := list[2].start, list[3].end
 	text = text[:from] + strings.Repeat(" ", to-from) + text[to:]
 	return text, append(append([]token(nil), list[:2]...), list[4:]...)
+}
+
+// withoutIndexedBy blanks INDEXED BY and its name: it only chooses an index, and
+// the made-up schema has none.
+func withoutIndexedBy(text string, list []token) string {
+	for i := 0; i+2 < len(list); i++ {
+		if list[i].is("indexed") && list[i+1].is("by") && list[i+2].kind <= quoted {
+			from, to := list[i].start, list[i+2].end
+			text = text[:from] + strings.Repeat(" ", to-from) + text[to:]
+		}
+	}
+	return text
 }
 
 // dropMissing judges a DROP whose object is not in the made-up schema, once

@@ -85,6 +85,9 @@ func Judge(m Message) sallyport.Risk {
 		l.Add(sallyport.High, "attaches %d %s", len(m.Attachments), plural(len(m.Attachments), "file"))
 	}
 	l.Part("", "subject", m.Subject)
+	if strings.ContainsAny(m.Subject, "\r\n\x00") {
+		l.Add(sallyport.Critical, "the subject holds a line break, which can add recipients")
+	}
 	return l.Risk()
 }
 

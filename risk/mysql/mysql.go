@@ -25,7 +25,7 @@ import (
 
 // Bounds. Texts beyond them are critical.
 const (
-	MaxText       = 1 << 20
+	MaxText       = finding.MaxText
 	maxStatements = 256
 	maxDepth      = 500 // of parentheses
 	maxNested     = 4   // statements within strings of statements

@@ -164,7 +164,7 @@ func (w *walk) definition(tree sqlparser.Statement) bool {
 	case *sqlparser.RenameTable:
 		for _, p := range n.TablePairs {
 			w.creates("renames table %s", p.FromTable)
-			w.object(p.ToTable)
+			w.written(p.ToTable)
 		}
 	case *sqlparser.AlterTable:
 		w.alterTable(n)
@@ -231,6 +231,9 @@ func (w *walk) createTable(n *sqlparser.CreateTable) {
 
 var engines = set(`innodb myisam aria memory heap archive csv blackhole rocksdb ndb ndbcluster mrg_myisam merge`)
 
+// lasting are the engines that keep every row, also when the server restarts.
+var lasting = set(`innodb myisam aria rocksdb ndb ndbcluster`)
+
 func (w *walk) alterTable(n *sqlparser.AlterTable) {
 	name := w.written(n.Table)
 	w.found.Effect(sallyport.EffectWrite)
@@ -246,6 +249,13 @@ func (w *walk) alterTable(n *sqlparser.AlterTable) {
 			w.found.Lost("redefines a column of %s: what the new type cannot hold is lost", name)
 		case *sqlparser.AlterCharset:
 			w.found.Lost("converts the texts of %s: what the character set cannot hold is lost", name)
+		case sqlparser.TableOptions:
+			for _, option := range o {
+				if strings.EqualFold(option.Name, "engine") && !lasting[strings.ToLower(option.String)] {
+					w.found.Effect(sallyport.EffectDestroy)
+					w.found.Lost("moves %s to engine %s, which may keep none of its rows", name, option.String)
+				}
+			}
 		case *sqlparser.TablespaceOperation:
 			w.found.Effect(sallyport.EffectDestroy)
 			w.found.Lost("discards or imports the file of %s", name)

@@ -100,6 +100,49 @@ func (w *walk) leading(s statement) {
 	}
 }
 
+// looks tells the statements that vitess does not parse, and that only show
+// something: HELP, CHECKSUM TABLE, CHECK TABLE, SHOW COUNT(*) WARNINGS.
+func (s statement) looks() bool {
+	switch {
+	case s[0].is("help"):
+		return len(s) == 2 && s[1].kind != operator
+	case s[0].is("show") && len(s) == 6 && s[1].is("count"):
+		return s[2].op("(") && s[3].op("*") && s[4].op(")") && (s[5].is("warnings") || s[5].is("errors"))
+	case len(s) > 2 && (s[0].is("checksum") || s[0].is("check")) && (s[1].is("table") || s[1].is("tables")):
+		return s[2:].tables()
+	}
+	return false
+}
+
+// tables tells a list of tables, with the words that may follow it.
+func (s statement) tables() bool {
+	for n := len(s); n > 1 && s[n-2].kind != operator && checks[strings.ToLower(s[n-1].value)]; n = len(s) {
+		s = s[:n-1]
+	}
+	for i, t := range s { // a name, a comma or a point, a name …
+		if i%2 == 0 && t.kind != word && t.kind != name || i%2 == 1 && !t.op(",") && !t.op(".") {
+			return false
+		}
+	}
+	return len(s)%2 == 1
+}
+
+var checks = set(`quick fast medium extended changed`)
+
+// withoutSounds writes LIKE for SOUNDS LIKE, in a query that only reads.
+func (s statement) withoutSounds() statement {
+	if !s[0].is("select") || !s.has("sounds", "like") {
+		return s
+	}
+	var out statement
+	for i, t := range s {
+		if !t.is("sounds") || i+1 == len(s) || !s[i+1].is("like") {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // swallowed judges the statements of which vitess keeps no more than the first words.
 func (w *walk) swallowed(s statement) {
 	switch {

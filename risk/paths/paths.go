@@ -86,6 +86,8 @@ func changes(l *finding.List, use Use, name string) {
 	case Executed(name):
 		l.Effect(sallyport.EffectExecute)
 		l.Add(sallyport.Critical, "changes %s, which is run or obeyed later", visible(name))
+	case device(forms):
+		l.Add(sallyport.Critical, "changes %s, which is a device", visible(name))
 	case leaves(forms):
 		l.Add(sallyport.Critical, "changes %s, which may lead anywhere", visible(name))
 	case Secret(name):
@@ -220,6 +222,13 @@ func share(forms []string) bool {
 		}
 		host, _, _ := strings.Cut(strings.TrimLeft(s, "/"), "/")
 		return !strings.HasPrefix(s, "///") && host != "?" && host != "." && host != ""
+	})
+}
+
+// device tells what lies in /dev, but for the files that can lie there.
+func device(forms []string) bool {
+	return slices.ContainsFunc(forms, func(s string) bool {
+		return strings.HasPrefix(s, "/dev/") && !strings.HasPrefix(s, "/dev/shm/") && s != "/dev/null"
 	})
 }
 

@@ -73,7 +73,7 @@ var system = []string{
 // obeyed are folders whose files programs run or obey when they are used next.
 var obeyed = []string{
 	"/.ssh/", "/.git/", "/.config/systemd/", "/.config/autostart/", "/.config/fish/", "/.config/git/", "/.config/nvim/", "/.config/pip/", "/.vim/",
-	"/.emacs.d/", "/.gnupg/", "/.husky/", "/.githooks/", "/.github/workflows/", "/.github/actions/", "/.circleci/", "/.vscode/", "/.idea/", "/.devcontainer/", "/.cursor/", "/.claude/",
+	"/.emacs.d/", "/.gnupg/", "/.husky/", "/.githooks/", "/.github/workflows/", "/.github/actions/", "/.circleci/", "/.vscode/", "/.idea/", "/.devcontainer/", "/.cursor/", "/.claude/", "/.codex/", "/.gemini/", "/.windsurf/", "/.continue/", "/.roo/",
 	"/.cargo/config", "/.cargo/bin/", "/.gradle/", "/.m2/", "/.local/bin/", "/.local/share/applications/", "/.pyenv/", "/.nvm/", "/.docker/", "/.kube/", "/.aws/",
 	"/node_modules/.bin/", "venv/bin/", "/go/bin/", "/launchagents/", "/launchdaemons/", "/start menu/programs/startup/", "/site-packages/",
 	"/dist-packages/", "/cron.d/", "/cron.daily/", "/crontabs/", "/init.d/", "/rc.d/", "/profile.d/", "/sudoers.d/", "/systemd/system/", "/systemd/user/", ".git/hooks/", "/.config/environment.d/",
@@ -86,6 +86,7 @@ var obeyedNames = set(`.bashrc .bash_profile .bash_login .bash_logout .bash_alia
 	.forward .procmailrc .screenrc .tmux.conf .gdbinit .lldbinit .pythonrc .pythonstartup .irbrc .perldb .psqlrc .sqliterc .my.cnf .curlrc .wgetrc .npmrc .yarnrc
 	.yarnrc.yml .pypirc .condarc .mailcap .lesskey authorized_keys authorized_keys2 known_hosts crontab sudoers sitecustomize.py usercustomize.py
 	.pre-commit-config.yaml .gitlab-ci.yml jenkinsfile .travis.yml azure-pipelines.yml .mcp.json mcp.json claude_desktop_config.json
+	claude.md claude.local.md agents.md agents.override.md gemini.md .cursorrules .windsurfrules .clinerules .goosehints copilot-instructions.md
 	profile.ps1 microsoft.powershell_profile.ps1 autorun.inf ld.so.preload rc.local`)
 
 // Executed tells whether what is written to a path is run, or obeyed, later by

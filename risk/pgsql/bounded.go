@@ -1,6 +1,7 @@
 package pgsql
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -357,8 +358,8 @@ func hasColumn(v any) bool {
 
 // Bounded tells whether a WHERE clause, given as text, leaves rows out. It is
 // for analysers of other dialects; what does not parse is not bounded.
-func (p *Parser) Bounded(where string) bool {
-	raw, err := p.machine.tree("SELECT 1 WHERE " + where)
+func (p *Parser) Bounded(ctx context.Context, where string) bool {
+	raw, err := p.machine.tree(ctx, "SELECT 1 WHERE "+where)
 	if err != nil {
 		return false
 	}

@@ -1,20 +1,18 @@
 package pgsql
 
 import (
+	"context"
 	"encoding/json"
 
 	"sallyport.dev/sallyport"
 )
 
-// Nothing calls this yet: an estimate needs the database, so it belongs after
-// authorize, to a step that may call a read-only tool of the same server.
-
 // ExplainQuery returns the query that has PostgreSQL estimate how many rows a
 // text would touch, without running it. It reports false unless the text is a
 // single DELETE, UPDATE, INSERT or SELECT, and the query is proven to change
 // nothing: planning evaluates functions.
-func (p *Parser) ExplainQuery(text string) (query string, ok bool) {
-	j := p.Judge(text)
+func (p *Parser) ExplainQuery(ctx context.Context, text string) (query string, ok bool) {
+	j := p.Judge(ctx, text)
 	if !j.Parsed || len(j.Kinds) != 1 {
 		return "", false
 	}
@@ -24,7 +22,7 @@ func (p *Parser) ExplainQuery(text string) (query string, ok bool) {
 		return "", false
 	}
 	query = "EXPLAIN (FORMAT JSON) " + text
-	e := p.Judge(query)
+	e := p.Judge(ctx, query)
 	return query, e.Parsed && len(e.Kinds) == 1 && e.Kinds[0] == "ExplainStmt" && e.Risk.Level == sallyport.Low
 }
 
@@ -41,7 +39,7 @@ func EstimatedRows(plan []byte) (rows int64, ok bool) {
 	var answer []struct {
 		Plan *node `json:"Plan"`
 	}
-	if json.Unmarshal(plan, &answer) != nil || len(answer) != 1 || answer[0].Plan == nil {
+	if json.Unmarshal(plan, &answer) != nil || len(answer) != 1 || answer[0].Plan == nil || answer[0].Plan.Kind == "" {
 		return 0, false
 	}
 	n := answer[0].Plan
@@ -50,7 +48,10 @@ func EstimatedRows(plan []byte) (rows int64, ok bool) {
 		for _, b := range n.Below {
 			total += b.Rows
 		}
-		return int64(total), true
+		return whole(total)
 	}
-	return int64(n.Rows), true
+	return whole(n.Rows)
 }
+
+// whole refuses what no planner would say.
+func whole(rows float64) (int64, bool) { return int64(rows), rows >= 0 && rows < 1<<62 }

@@ -111,14 +111,16 @@ func (w *walk) operator(n node) {
 }
 
 // cast judges a conversion. One to a type of somebody's own may call a function
-// of theirs; of a literal it calls no more than reads the type.
+// of theirs; of a quoted literal, or NULL, it does no more than read the type. A
+// number, a truth value or a bit string has a type already and is converted.
 func (w *walk) cast(n node) {
 	parts := names(sub(n, "typeName")["names"])
 	if len(parts) > 1 && parts[0] == "pg_catalog" {
 		parts = parts[1:]
 	}
 	known := len(parts) == 1 && w.catalogue.types[parts[0]]
-	if nodeOf(n["arg"])["A_Const"] == nil && !known {
+	literal := sub(nodeOf(n["arg"]), "A_Const")
+	if literal["sval"] == nil && literal["isnull"] == nil && !known {
 		w.found.Effect(sallyport.EffectExecute)
 		w.found.Add(sallyport.Critical, "converts to %s, which is not PostgreSQL's own type: the conversion may call a function", strings.Join(parts, "."))
 	}
@@ -215,7 +217,7 @@ func (w *walk) innerQuery(name string, n node) {
 	args, _ := n["args"].([]any)
 	for _, a := range args {
 		if text, ok := literal(a); ok && len(strings.Fields(text)) > 1 {
-			w.found.Merge(w.parser.judge(text, w.nested+1).Risk)
+			w.found.Merge(w.nest(text).Risk)
 			return
 		}
 	}

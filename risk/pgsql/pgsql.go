@@ -21,7 +21,7 @@ import (
 )
 
 // MaxText bounds a text, in bytes. Longer ones are critical.
-const MaxText = 1 << 20
+const MaxText = finding.MaxText
 
 // A Parser judges PostgreSQL texts. It is safe for concurrent use.
 type Parser struct {
@@ -32,7 +32,7 @@ type Parser struct {
 // New returns a Parser that keeps compiled code in cacheDir, "" for none. Who
 // can write there can run code in this process: the caller checks the owner.
 func New(cacheDir string) *Parser {
-	return &Parser{machine: &machine{cache: cacheDir}, catalogue: sync.OnceValue(newCatalogue)}
+	return &Parser{machine: newMachine(cacheDir), catalogue: sync.OnceValue(newCatalogue)}
 }
 
 // Warm compiles the parser and parses once, so that the first call is not slow.
@@ -41,7 +41,7 @@ func (p *Parser) Warm(ctx context.Context) error {
 		return fmt.Errorf("the PostgreSQL parser does not start: %w", err)
 	}
 	p.catalogue()
-	_, err := p.machine.tree("SELECT 1")
+	_, err := p.machine.tree(ctx, "SELECT 1")
 	return err
 }
 
@@ -52,14 +52,15 @@ type Judgement struct {
 	Kinds  []string // the parser's names of the statements, e.g. "DropStmt"
 }
 
-// Judge says what text would do. It never fails: what cannot be judged is critical.
-func (p *Parser) Judge(text string) (j Judgement) {
+// Judge says what text would do. It never fails: what cannot be judged, before
+// ctx ends or at all, is critical.
+func (p *Parser) Judge(ctx context.Context, text string) (j Judgement) {
 	defer func() {
 		if r := recover(); r != nil {
 			j = refuse("the SQL broke the analyser, so what it does is unknown")
 		}
 	}()
-	return p.judge(text, 0)
+	return p.judge(ctx, text, 0)
 }
 
 func refuse(format string, args ...any) Judgement {
@@ -90,7 +91,7 @@ type tree struct {
 
 const maxNested = 4 // queries within literals of queries
 
-func (p *Parser) judge(text string, nested int) Judgement {
+func (p *Parser) judge(ctx context.Context, text string, nested int) Judgement {
 	switch {
 	case len(text) > MaxText:
 		return refuse("the SQL is too long to judge: %d bytes, and %d is the most", len(text), MaxText)
@@ -101,9 +102,12 @@ func (p *Parser) judge(text string, nested int) Judgement {
 	case nested > maxNested:
 		return refuse("the SQL holds queries within queries, too deep to judge")
 	}
-	raw, err := p.machine.tree(text)
+	raw, err := p.machine.tree(ctx, text)
 	if syntax, ok := errors.AsType[*syntaxError](err); ok {
 		return refuse("PostgreSQL cannot parse the SQL, so what it does is unknown: %s", syntax.message)
+	}
+	if errors.Is(err, errLate) {
+		return refuse("the SQL takes too long to judge, so what it does is unknown")
 	}
 	if err != nil {
 		return refuse("the PostgreSQL parser gave up on the SQL, so what it does is unknown")
@@ -112,7 +116,7 @@ func (p *Parser) judge(text string, nested int) Judgement {
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return refuse("the SQL is nested too deeply to judge")
 	}
-	w := &walk{parser: p, catalogue: p.catalogue(), nested: nested, prepared: map[string]*finding.List{}, ctes: map[string]bool{}}
+	w := &walk{catalogue: p.catalogue(), nest: func(inner string) Judgement { return p.judge(ctx, inner, nested+1) }, prepared: map[string]*finding.List{}, ctes: map[string]bool{}}
 	for _, s := range t.Stmts {
 		w.statements++
 		w.statement(s.Stmt)

@@ -32,7 +32,7 @@ func (w *walk) createFunction(n node) {
 	switch {
 	case n["sql_body"] != nil:
 	case language == "sql" && hasBody:
-		w.found.Merge(w.parser.judge(body, w.nested+1).Risk)
+		w.found.Merge(w.nest(body).Risk)
 	case takesAway.MatchString(body):
 		w.found.Lost("plants a function that drops, truncates or deletes")
 	default:

@@ -156,7 +156,7 @@ func (w *walk) explain(n node) {
 		return
 	}
 	// The planner evaluates functions, so those still count; the rest does not.
-	inner := &walk{parser: w.parser, catalogue: w.catalogue, nested: w.nested, prepared: w.prepared, ctes: w.ctes, lenient: true, depth: w.depth}
+	inner := &walk{nest: w.nest, catalogue: w.catalogue, prepared: w.prepared, ctes: w.ctes, lenient: true, depth: w.depth}
 	inner.calls(query)
 	w.found.Append(&inner.found)
 	w.reads = true
@@ -287,7 +287,7 @@ func (w *walk) do(n node) {
 }
 
 func (w *walk) prepare(n node) {
-	inner := &walk{parser: w.parser, catalogue: w.catalogue, nested: w.nested, prepared: map[string]*finding.List{}, ctes: map[string]bool{}, depth: w.depth}
+	inner := &walk{nest: w.nest, catalogue: w.catalogue, prepared: map[string]*finding.List{}, ctes: map[string]bool{}, depth: w.depth}
 	inner.value("query", n["query"])
 	w.prepared[str(n, "name")] = &inner.found
 	w.found.Add(sallyport.High, "keeps statement %s in the session", str(n, "name"))

@@ -15,9 +15,8 @@ const maxDepth = 2000 // of the tree
 
 // A walk goes once through the statements of one text.
 type walk struct {
-	parser     *Parser
+	nest       func(text string) Judgement // judges a query within a literal
 	catalogue  *catalogue
-	nested     int
 	statements int
 	depth      int
 	lenient    bool // inside a statement that is high anyway: unknown nodes are only searched

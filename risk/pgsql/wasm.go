@@ -16,11 +16,15 @@ import (
 )
 
 const (
-	parseTime   = 5 * time.Second // of one text; beyond it, the text is refused
+	parseTime   = 2 * time.Second // of one text; beyond it, the text is refused
 	maxParses   = 20_000          // of one instance, which is then replaced
-	maxIdle     = 8               // instances kept
-	memoryPages = 8192            // of 64 KiB: 512 MiB at most for one instance
+	maxAtOnce   = 8               // instances that work, and that are kept
+	memoryPages = 2048            // of 64 KiB: 128 MiB at most for one instance
+	keptMemory  = 32 << 20        // an instance that grew beyond is not kept: it never shrinks
 )
+
+// errLate says that a text was not parsed in its time.
+var errLate = errors.New("the parse took too long, or was called off")
 
 // A syntaxError is what PostgreSQL's parser said against a text.
 type syntaxError struct{ message string }
@@ -30,7 +34,8 @@ func (e *syntaxError) Error() string { return e.message }
 // A machine runs the parser. Each parse has an instance of its own, so a text
 // that breaks one breaks nothing else.
 type machine struct {
-	cache string // directory of compiled code, "" for none
+	cache string        // directory of compiled code, "" for none
+	turns chan struct{} // one for each instance that works
 
 	once    sync.Once
 	err     error
@@ -45,6 +50,10 @@ type instance struct {
 	mod                             api.Module
 	parses                          int
 	malloc, free, parse, freeResult api.Function
+}
+
+func newMachine(cache string) *machine {
+	return &machine{cache: cache, turns: make(chan struct{}, maxAtOnce)}
 }
 
 // start compiles the parser, once.
@@ -68,6 +77,7 @@ func (m *machine) compile(ctx context.Context, dir string) error {
 	config := wazero.NewRuntimeConfig().
 		WithCoreFeatures(api.CoreFeaturesV2 | experimental.CoreFeaturesThreads).
 		WithMemoryLimitPages(memoryPages).
+		WithDebugInfoEnabled(false). // the cache would hold half a million source positions, and each is a read of its own
 		WithCloseOnContextDone(true)
 	if dir != "" {
 		cache, err := wazero.NewCompilationCacheWithDir(dir)
@@ -127,7 +137,7 @@ func (m *machine) take(ctx context.Context) (*instance, error) {
 func (m *machine) put(in *instance) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if in.parses < maxParses && len(m.idle) < maxIdle {
+	if in.parses < maxParses && len(m.idle) < maxAtOnce && in.mod.Memory().Size() <= keptMemory {
 		m.idle = append(m.idle, in)
 		return
 	}
@@ -135,16 +145,26 @@ func (m *machine) put(in *instance) {
 }
 
 // tree returns the parse tree of text as JSON. A *syntaxError means that
-// PostgreSQL would refuse the text; any other error, that the parser broke.
-func (m *machine) tree(text string) ([]byte, error) {
-	in, err := m.take(context.Background())
+// PostgreSQL would refuse the text; errLate, that there was no time for it; any
+// other error, that the parser broke.
+func (m *machine) tree(ctx context.Context, text string) ([]byte, error) {
+	select {
+	case m.turns <- struct{}{}:
+		defer func() { <-m.turns }()
+	case <-ctx.Done():
+		return nil, errLate
+	}
+	in, err := m.take(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// The clock starts with the parse: making the parser ready is not the text's fault.
-	ctx, cancel := context.WithTimeout(context.Background(), parseTime)
+	ctx, cancel := context.WithTimeout(ctx, parseTime)
 	defer cancel()
 	out, err := in.run(withStacks(ctx), text)
+	if err != nil && ctx.Err() != nil {
+		err = errLate
+	}
 	if _, refused := errors.AsType[*syntaxError](err); err == nil || refused {
 		m.put(in)
 	} else {

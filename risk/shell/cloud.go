@@ -24,6 +24,9 @@ func (w *walk) clouds(name string, args []arg) bool {
 	if !ok {
 		return false
 	}
+	if cloud.Help(argv) || name == "bq" && w.bigQuery(args) {
+		return true
+	}
 	for _, a := range args {
 		if a.Loose {
 			w.unknown("%s is given a word that is made at run time", name)

@@ -251,6 +251,9 @@ func (w *walk) overwrites(u use) {
 	case u.dest:
 	case len(u.rest) < 2:
 		w.changed("%s", u.program.Does)
+		if !u.keeps && slices.ContainsFunc(u.rest, func(a arg) bool { return !a.Known && a.Text == "" }) {
+			w.lost("%s whose names are made at run time: where the last exists, what it held cannot be brought back", u.program.Does)
+		}
 	default:
 		target := u.rest[max(0, len(u.rest)-1):]
 		w.changed("%s", u.program.Does)

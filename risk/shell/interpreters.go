@@ -14,7 +14,7 @@ var shells = set(`sh bash dash ash zsh ksh mksh fish rbash`)
 var languages = map[string]string{
 	"python": "-c", "python2": "-c", "python3": "-c", "pypy": "-c", "pypy3": "-c", "perl": "-e", "ruby": "-e", "node": "-e", "nodejs": "-e", "deno": "eval",
 	"bun": "-e", "php": "-r", "lua": "-e", "luajit": "-e", "tclsh": "", "Rscript": "-e", "R": "-e", "julia": "-e", "groovy": "-e", "scala": "-e", "osascript": "-e",
-	"pwsh": "-c", "powershell": "-c", "guile": "-c", "erl": "-eval", "elixir": "-e", "ghc": "-e", "swift": "", "irb": "", "ipython": "-c", "m4": "", "bc": "", "dc": "",
+	"pwsh": "-c", "powershell": "-c", "guile": "-c", "erl": "-eval", "elixir": "-e", "ghc": "-e", "swift": "", "irb": "", "ipython": "-c", "m4": "", "dc": "",
 }
 
 var versioned = regexp.MustCompile(`^(python|perl|ruby|lua|php|node)[0-9.]+$`)
@@ -39,6 +39,9 @@ func (w *walk) interpreter(name string, args []arg, stdin string) bool {
 		return true
 	case "sed":
 		w.sed(args)
+		return true
+	case "bc":
+		w.bc(args)
 		return true
 	}
 	flag, ok := languages[name]
@@ -78,6 +81,14 @@ func (w *walk) interpreter(name string, args []arg, stdin string) bool {
 		w.reads(a)
 	}
 	return true
+}
+
+// bc calculates. Its language neither runs programs nor writes files.
+func (w *walk) bc(args []arg) {
+	rest, ok := w.limited("bc", args, "-l -q -s -w -i -h -v -L --mathlib --quiet --standard --warn --interactive --help --version")
+	if ok {
+		w.readsAll(rest)
+	}
 }
 
 // shellOptions are those of a shell that change nothing about what it runs.

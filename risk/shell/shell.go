@@ -22,7 +22,7 @@ import (
 // Bounds. Texts beyond them are critical; the parser recurses, so that they
 // also bound its stack.
 const (
-	MaxText    = 64 << 10
+	MaxText    = finding.MaxText
 	maxNesting = 4096 // brackets and backquotes in all
 	maxScripts = 8    // scripts within scripts (sh -c "sh -c …")
 )

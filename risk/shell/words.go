@@ -77,7 +77,10 @@ func alternatives(parts []syntax.WordPart, depth int) ([][]syntax.WordPart, bool
 		b, ok := part.(*syntax.BraceExp)
 		switch {
 		case !ok:
-			options = [][]syntax.WordPart{{part}}
+			for i := range out {
+				out[i] = append(out[i], part)
+			}
+			continue
 		case b.Sequence:
 			options = [][]syntax.WordPart{b.Elems[0].Parts}
 		default:

@@ -28,6 +28,9 @@ var wrapping = map[string]struct {
 
 // wrapper judges a program that runs another by what it runs.
 func (w *walk) wrapper(name string, args []arg, stdin string) bool {
+	if len(args) == 1 && args[0].Is("--version", "--help") && (wrapping[name].options != "" || name == "env" || name == "xargs" || name == "find") {
+		return true
+	}
 	switch name {
 	case "env":
 		w.env(args, stdin)
@@ -158,7 +161,7 @@ func (w *walk) xargs(own []arg) {
 	w.command(argv, "")
 }
 
-var findTests = set(`-name -iname -path -ipath -regex -iregex -type -size -mtime -mmin -atime -amin -ctime -cmin -newer -user -group -perm
+var findTests = set(`-name -iname -iwholename -path -ipath -regex -iregex -type -size -mtime -mmin -atime -amin -ctime -cmin -newer -user -group -perm
 	-maxdepth -mindepth -links -inum -samefile -fstype -printf -lname -wholename -uid -gid -newermt -newerct -regextype -used -xtype -context`)
 
 var findFlags = set(`-print -print0 -ls -prune -quit -not -a -o -and -or ! ( ) , -depth -d -xdev -mount -follow -H -L -P -empty -readable -writable

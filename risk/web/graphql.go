@@ -43,7 +43,7 @@ type operation struct {
 func operations(text string) (out []operation) {
 	depth, parens := 0, 0
 	var op *operation
-	for _, t := range tokens(text) {
+	for i, t := range tokens(text) {
 		switch t {
 		case "(":
 			parens++
@@ -52,6 +52,9 @@ func operations(text string) (out []operation) {
 		case "{":
 			if parens > 0 {
 				continue
+			}
+			if i == 0 {
+				op = &operation{kind: "query"} // as the shorthand has it
 			}
 			if depth++; depth == 1 && op == nil {
 				return out // no operation stands before it: not ours to read

@@ -26,7 +26,12 @@ type Request struct {
 func Judge(r Request) sallyport.Risk {
 	var l finding.List
 	l.Effect(sallyport.EffectNetwork)
-	method(&l, r.Method)
+	if why := asks(r); why != "" {
+		l.Effect(sallyport.EffectRead)
+		l.Add(sallyport.Low, "%s", why)
+	} else {
+		method(&l, r.Method)
+	}
 	target := r.Method
 	if r.URL != "" {
 		address(&l, r.Method, r.URL)
@@ -228,7 +233,7 @@ func query(l *finding.List, verb string, u *url.URL) {
 				service(l, v, strings.ToLower(u.Hostname()), u.Path)
 			case "action", "cmd", "do", "op", "operation":
 				awsAction(l, v)
-				if removes(v) {
+				if ordered(v) {
 					l.Add(sallyport.High, "the query says %s, which a server may do though the method only asks", v)
 				}
 			case "url", "uri", "callback", "webhook", "redirect", "target":

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
@@ -28,9 +29,25 @@ func words(l *finding.List, verb string, u *url.URL) {
 			l.Add(sallyport.High, "the address says %s, which a server may do though the method only asks", part)
 		}
 	}
-	if ws := cloud.Words(last); len(ws) == 2 && !strings.ContainsAny(last, "-_ .") && (gone[ws[0]] || gone[ws[1]]) {
+	apart := "-_ ." // titles of pages, unless something is asked of a script
+	if script(&last) || u.RawQuery != "" {
+		apart = "- ."
+	}
+	if ws := cloud.Words(last); len(ws) <= 2 && !strings.ContainsAny(last, apart) && slices.ContainsFunc(ws, func(w string) bool { return gone[w] }) {
 		l.Add(sallyport.High, "the address says %s, which a server may do though the method only asks", last)
 	}
+}
+
+// script tells whether a name is that of a script on the server, and leaves its
+// ending out.
+func script(name *string) bool {
+	for _, ending := range []string{".php", ".cgi", ".pl", ".asp", ".aspx", ".jsp", ".do", ".action"} {
+		if s, ok := strings.CutSuffix(*name, ending); ok {
+			*name = s
+			return true
+		}
+	}
+	return false
 }
 
 // acts judges the last word of the address of a request that changes something.
@@ -54,6 +71,14 @@ func acts(l *finding.List, last string) {
 
 // gone are verbs that take away.
 var gone = set("delete remove destroy purge drop shutdown reboot terminate unsubscribe erase wipe truncate uninstall kill")
+
+// orders are verbs that change something where a query names what to do.
+var orders = set("rm del trash disable restart reboot stop halt suspend ban block flush clear evict expire invalidate approve publish unsubscribe rollback revert detach unmount exec execute run eval")
+
+// ordered tells whether one word of what a query says to do is an order.
+func ordered(do string) bool {
+	return removes(do) || slices.ContainsFunc(cloud.Words(do), func(w string) bool { return orders[w] })
+}
 
 // moves are what addresses call the movement of money.
 var moves = set("pay payment payments payout payouts transfer transfers refund refunds charge charges withdraw withdrawal withdrawals remittance remittances disbursement disbursements")

@@ -90,7 +90,7 @@ func keepsFiles(args []word.Word) bool {
 	}
 	for _, a := range args {
 		switch {
-		case a.Is("-b", "--orphan", "--help", "-h"):
+		case a.Is("-b", "-qb", "--orphan", "--help", "-h"):
 			return true
 		case a.Option() && a.Literal():
 		case !a.Literal() || !aBranch.MatchString(a.Text):
@@ -239,6 +239,24 @@ func Shows(verb string, args []word.Word) bool {
 		return len(args) == 0 || first == "status"
 	case "clean":
 		return word.Has(args, "-n", "--dry-run") && !word.Has(args, "-f", "--force")
+	case "add", "rm", "mv":
+		return dryRun(args)
 	}
 	return false
+}
+
+// dryRun tells that an option asks to do nothing, and none takes that back.
+func dryRun(args []word.Word) bool {
+	dry := false
+	for _, a := range args {
+		switch {
+		case a.Is("--"):
+			return dry
+		case a.Loose || strings.HasPrefix(a.Text, "--no"):
+			return false
+		case a.Is("-n", "--dry-run"):
+			dry = true
+		}
+	}
+	return dry
 }

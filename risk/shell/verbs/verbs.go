@@ -35,6 +35,7 @@ var programs = map[string]verbs{
 	"gh": {low: `pr-list pr-view pr-status pr-diff pr-checks issue-list issue-view issue-status repo-view repo-list run-list run-view release-list release-view
 		auth-status search-repos search-code`, high: `pr-create pr-comment pr-review pr-edit pr-close issue-create issue-comment issue-edit issue-close repo-clone
 		repo-fork run-rerun release-create pr-checkout`, lost: `pr-merge repo-delete issue-delete release-delete run-delete secret-delete cache-delete`, words: 2},
+	"heroku":      {low: `logs ps apps releases status domains addons pg:info pg:ps buildpacks features regions version`, high: `ps:restart restart`, lost: `pg:reset apps:destroy addons:destroy ps:stop ps:kill domains:remove releases:rollback`},
 	"go":          {low: `version env list doc vet mod-graph mod-why mod-verify`, high: `mod-tidy mod-download get`, lost: `fmt clean fix`, words: 2},
 	"cargo":       {low: `tree metadata search --list locate-project pkgid`, lost: `clean uninstall`},
 	"yarn":        {low: `list info why outdated versions`, lost: `remove`},
@@ -57,16 +58,21 @@ var programs = map[string]verbs{
 }
 
 // reaching are those that talk to another machine.
-var reaching = word.Set(`gh apt apt-get snap yum dnf brew npm pip pip3`)
+var reaching = word.Set(`gh heroku apt apt-get snap yum dnf brew npm pip pip3`)
 
 // options are those that change neither what a showing verb does nor whom it
 // asks. Values follow a = here: a word of its own is read as a word.
 var options = map[string]word.Options{
+	"heroku": word.ParseOptions(`-a= -n= -p= -s= -d= --app= --num= --ps= --source= --dyno= --json`),
+	"gsutil": word.ParseOptions(`-m -q -l -L -d -r -R -h -s -c -a -b -p= -u=`),
+	"bq": word.ParseOptions(`--format= --project_id= --location= --dataset_id= -n= --max_results= --schema -s= --start_row= --view -j -d -p -a --all --filter= --quiet -q --headless
+		--routines --models --transfer_config --jobs --datasets --projects --selected_fields= -c --schema_only`),
 	"docker": word.ParseOptions(`-a -q -f[= -n[= -s -t -l --all --quiet --filter[= --no-trunc --last[= --latest --size --format[= --tail[= --since[= --until[= --follow --timestamps --details --digests --no-stream --type[= --human --services --json --orphans --index --status[= --limit[= --no-log-prefix`),
 	"kubectl": word.ParseOptions(`-n= -A -l[= -o[= -w -f -p -c= -L[= -R --namespace= --all-namespaces --selector[= --output[= --watch --watch-only --follow --previous --container= --tail[= --since[= --since-time[= --timestamps --all-containers --show-labels --show-kind
 		--sort-by[= --field-selector[= --no-headers --ignore-not-found --chunk-size[= --label-columns[= --limit-bytes[= --prefix --max-log-requests[= --client --short --recursive --api-group[= --namespaced --verbs[= --minify --flatten --containers --for[= --timeout[= --revision[= --all --list --show-events --types[= --no-color`),
 	"systemctl": word.ParseOptions(`-t[= -n[= -l -a -q -p[= -o[= --type[= --state[= --all --no-pager --no-legend --plain --full --lines[= --property[= --value --output[= --failed --reverse --after --before --quiet --user --system --legend[= --now`),
-	"aws":       word.ParseOptions(`--profile= --region= --output= --query[= --recursive --human-readable --summarize --instance-ids[= --filters[= --max-items[= --page-size[= --no-paginate --no-cli-pager --secret-id[= --name[= --names[= --with-decryption --bucket[= --key[= --prefix[= --function-name[= --cluster[= --table-name[= --stack-name[= --log-group-name[= --group-ids[= --user-name[= --role-name[= --start-time[= --end-time[=`),
+	"aws": word.ParseOptions(`--profile= --region= --output= --query[= --recursive --human-readable --summarize --instance-ids[= --filters[= --max-items[= --page-size[= --no-paginate --no-cli-pager --secret-id[= --name[= --names[= --with-decryption --bucket[= --key[= --prefix[= --function-name[= --since= --follow --format= --filter-pattern[= --log-stream-names[= --limit[= --metric-name[= --namespace[= --period[= --statistics[= --dimensions[= --max-results[=
+		--db-instance-identifier[= --volume-ids[= --vpc-ids[= --subnet-ids[= --service[= --services[= --tasks[= --key-id[= --hosted-zone-id[= --policy-arn[= --max-keys[= --delimiter[= --stack-status-filter[= --cluster[= --table-name[= --stack-name[= --log-group-name[= --group-ids[= --user-name[= --role-name[= --start-time[= --end-time[=`),
 	"terraform": word.ParseOptions(`-json -no-color -raw -state[= -check -compact-warnings`),
 	"helm":      word.ParseOptions(`-n= -A -a -o[= -l[= -q -f -r --namespace= --all-namespaces --all --output[= --selector[= --short --max[= --revision[= --version[= --deployed --failed --pending --time-format[= --date --reverse --versions --devel --template[= --strict`),
 	"npm":       word.ParseOptions(`-g -l -a -p --global --depth[= --json --long --all --parseable --prod --production --omit[= --only[= --dev --workspaces --workspace[= -w[=`),
@@ -92,6 +98,27 @@ func optionsOf(name string) word.Options {
 	return anyOptions
 }
 
+// pluginless run nothing by the name of a sub-command that is not their own, so
+// that --help after any single word only prints.
+var pluginless = word.Set(`go npm pip pip3 apt apt-get apt-cache dpkg snap yum dnf gem`)
+
+// onlyHelp tells VERB --help.
+func (p verbs) onlyHelp(name string, args []word.Word) bool {
+	n := len(args) - 1
+	if n < 1 || n > max(1, p.words) || !args[n].Is("--help") {
+		return false
+	}
+	verb := make([]string, n)
+	for i, a := range args[:n] {
+		if !a.Literal() || a.Option() {
+			return false
+		}
+		verb[i] = a.Text
+	}
+	full := strings.Join(verb, "-")
+	return n == 1 && pluginless[name] || word.Set(p.low)[full] || word.Set(p.high)[full] || word.Set(p.lost)[full]
+}
+
 // A judgement is one command in the making.
 type judgement struct {
 	*finding.List
@@ -104,7 +131,7 @@ type judgement struct {
 // program is known, and whether what it does cannot be seen from here.
 func Judge(l *finding.List, name string, args []word.Word) (ok, opaque bool) {
 	p, ok := programs[name]
-	if !ok || word.OnlyHelp(args) {
+	if !ok || word.OnlyHelp(args) || p.onlyHelp(name, args) {
 		return ok, false
 	}
 	if reaching[name] {

@@ -55,7 +55,7 @@ func Has(words []Word, options ...string) bool {
 			if w.Loose || w.Text == o || strings.HasPrefix(o, "--") && strings.HasPrefix(w.Text, o+"=") {
 				return true
 			}
-			if len(o) == 2 && o[0] == '-' && len(w.Text) > 2 && w.Text[0] == '-' && w.Text[1] != '-' && strings.Contains(w.Text, o[1:]) {
+			if len(o) == 2 && o[0] == '-' && o != "--" && len(w.Text) > 2 && w.Text[0] == '-' && w.Text[1] != '-' && strings.Contains(w.Text, o[1:]) {
 				return true
 			}
 		}
