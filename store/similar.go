@@ -1,9 +1,13 @@
 package store
 
 import (
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/text/unicode/norm"
 
 	"sallyport.dev/sallyport"
 )
@@ -53,19 +57,38 @@ func SharedObject(a, b sallyport.Risk) string {
 	return ""
 }
 
-// plain is an object's name without quotes, case and a trailing slash.
+// plain is an object's name in the one form in which names are compared: without
+// quotes, case, port and the forms that Unicode and paths give the same thing.
+// Of a pattern it is the folder in which it matches.
 func plain(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if strings.ContainsRune("\"'`[] \t", r) {
 			return -1
 		}
 		return r
-	}, strings.ToLower(s))
-	return strings.TrimRight(s, "/.")
+	}, norm.NFKC.String(strings.ToLower(norm.NFKC.String(s))))
+	s = port.ReplaceAllString(strings.ReplaceAll(s, `\`, "/"), "$1")
+	written := s
+	if i := strings.IndexAny(s, "*?{"); i >= 0 && strings.Contains(s[:i], "/") {
+		s = s[:strings.LastIndexByte(s[:i], '/')+1]
+	}
+	if strings.Contains(s, "/") {
+		if s = path.Clean("/" + s)[1:]; strings.HasPrefix(written, "/") {
+			s = "/" + s
+		}
+	}
+	if len(s) > 1 {
+		s = strings.TrimRight(s, "/.")
+	}
+	return s
 }
 
-// within reports whether b is a, is below the folder a, or is a in a schema or
-// domain.
+// port is that of a host.
+var port = regexp.MustCompile(`^([^/:]+):[0-9]+$`)
+
+// within reports whether b is a, is below the folder a, is a in a schema or
+// domain, or is what a relative path may mean. Names of one place may differ in
+// how much of it they say: that is too much rather than too little.
 func within(a, b string) bool {
-	return a != "" && (a == b || strings.HasPrefix(b, a+"/") || strings.HasSuffix(b, "."+a))
+	return a != "" && (a == b || strings.HasPrefix(b, strings.TrimSuffix(a, "/")+"/") || strings.HasSuffix(b, "."+a) || strings.HasSuffix(b, "/"+a))
 }

@@ -13,9 +13,9 @@ import (
 	"sallyport.dev/sallyport/store/transact"
 )
 
-// pipeline sends statements in one round trip. With read, it returns the first
-// row of the last one, nil if there is none.
-func pipeline(ctx context.Context, conn *sql.Conn, all []transact.Statement, read bool) (row []driver.Value, err error) {
+// pipeline sends statements in one round trip. For each that reads it returns the
+// first row, nil if there is none.
+func pipeline(ctx context.Context, conn *sql.Conn, all []transact.Statement) (rows [][]driver.Value, err error) {
 	err = conn.Raw(func(c any) (err error) {
 		std, ok := c.(*stdlib.Conn)
 		if !ok {
@@ -27,22 +27,31 @@ func pipeline(ctx context.Context, conn *sql.Conn, all []transact.Statement, rea
 		}
 		results := std.Conn().SendBatch(ctx, &b)
 		defer func() { err = errors.Join(err, results.Close()) }()
+		rows = make([][]driver.Value, len(all))
 		for i, s := range all {
-			if read && i == len(all)-1 {
-				row, err = firstRow(results)
-				return err
+			if s.Read {
+				rows[i], err = firstRow(results)
+			} else {
+				err = carriedOut(results, s)
 			}
-			tag, err := results.Exec()
 			if err != nil {
 				return err
-			}
-			if s.SQL == commit && tag.String() != commit {
-				return errors.New("the transaction had failed, and was rolled back")
 			}
 		}
 		return nil
 	})
-	return row, err
+	return rows, err
+}
+
+func carriedOut(results pgx.BatchResults, s transact.Statement) error {
+	tag, err := results.Exec()
+	if err != nil {
+		return err
+	}
+	if s.SQL == commit && tag.String() != commit {
+		return errors.New("the transaction had failed, and was rolled back")
+	}
+	return s.Changed(tag.RowsAffected())
 }
 
 const commit = "COMMIT"

@@ -82,15 +82,15 @@ func (c *target) pool(conns int, readOnly bool) *sql.DB {
 // The statements that open a transaction. The lock belongs to the schema, so
 // that gateways of several databases or schemas do not meet.
 const (
-	begin    = "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('sallyport/' || current_schema(), 0))"
-	beginOwn = "BEGIN"
-	channel  = "sallyport_tickets"
+	begin   = "BEGIN"
+	lock    = "SELECT pg_advisory_xact_lock(hashtextextended('sallyport/' || current_schema(), 0))"
+	channel = "sallyport_tickets"
 )
 
 func (c *target) dialect() transact.Dialect {
 	return transact.Dialect{
-		Begin:        begin,
-		BeginOwn:     beginOwn,
+		Begin:        []string{begin, lock},
+		BeginOwn:     []string{begin},
 		Lock:         " FOR UPDATE",
 		Notify:       "NOTIFY " + channel,
 		Listen:       c.listen,
@@ -107,6 +107,7 @@ func (c *target) dialect() transact.Dialect {
 		Pipeline:     pipeline,
 		Lost:         lost,
 		Again:        again,
+		Refused:      func(err error) bool { return state(err) != "" },
 	}
 }
 

@@ -58,7 +58,7 @@ func (s *Store) Pins(ctx context.Context, tenant, server string) ([]store.Pin, e
 // DeletePin forgets a pin, or returns code NotFound.
 func (s *Store) DeletePin(ctx context.Context, tenant, server, name string, e sallyport.Entry) error {
 	return s.change(ctx, e, func(t *txn) error {
-		return t.deleteOne("pin of", name, "DELETE FROM pins WHERE tenant = ? AND server = ? AND name = ?", tenant, server, name)
+		return t.deleteOne("tool", name, "DELETE FROM pins WHERE tenant = ? AND server = ? AND name = ?", tenant, server, name)
 	})
 }
 

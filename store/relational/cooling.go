@@ -30,7 +30,25 @@ func (t *txn) admit(tk sallyport.Ticket) error {
 	if err := t.bound(t.s.rules.PerAgent, "agent "+tk.Binding.Principal, "tenant = ? AND principal = ?", tk.Binding.Tenant, tk.Binding.Principal); err != nil {
 		return err
 	}
+	if err := t.fickle(tk.Binding); err != nil {
+		return err
+	}
 	return t.bound(t.s.rules.PerTenant, "tenant", "tenant = ?", tk.Binding.Tenant)
+}
+
+// fickle bounds questions that are asked and taken back: each has told humans of
+// itself, and none waits any more.
+func (t *txn) fickle(b sallyport.Binding) error {
+	const per = time.Minute
+	var n int
+	err := t.row("SELECT count(*) FROM tickets WHERE tenant = ? AND principal = ? AND state = 'withdrawn' AND decided_at > ?",
+		b.Tenant, b.Principal, nanos(t.now.Add(-per))).Scan(&n)
+	if most := t.s.rules.PerAgent; err != nil || most <= 0 || n < most {
+		return err
+	}
+	return &sallyport.Error{Code: sallyport.RateLimited, Step: sallyport.Approve, RetryAfter: per,
+		Message: fmt.Sprintf("agent %s has taken back %d questions within a minute", b.Principal, n),
+		Hint:    "wait, and ask only for what is wanted; a call with an idempotency key keeps its ticket when the connection ends"}
 }
 
 // cooled reports why a call that needs no human must not run now: it would do

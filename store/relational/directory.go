@@ -61,7 +61,7 @@ func (s *Store) SetAgentState(ctx context.Context, tenant, id, state string, not
 	return s.change(ctx, e, func(t *txn) error {
 		a, err := scanAgent(t.row("SELECT "+agentColumns+" WHERE tenant = ? AND id = ?", tenant, id))
 		if errors.Is(err, sql.ErrNoRows) {
-			return notFound(sallyport.Receive, fmt.Sprintf("there is no agent %.64q", id))
+			return noSuch(sallyport.Receive, "agent", id)
 		} else if err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (s *Store) SetAgentState(ctx context.Context, tenant, id, state string, not
 func (s *Store) Agent(ctx context.Context, tenant, id string) (sallyport.Agent, error) {
 	a, err := scanAgent(s.row(ctx, "SELECT "+agentColumns+" WHERE tenant = ? AND id = ?", tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return a, notFound(sallyport.Authenticate, fmt.Sprintf("there is no agent %.64q", id))
+		return a, noSuch(sallyport.Authenticate, "agent", id)
 	}
 	return a, s.storeError(sallyport.Authenticate, err)
 }
@@ -110,6 +110,20 @@ func scanAdmin(r scanner) (sallyport.Admin, error) {
 		return a, fmt.Errorf("admin %s: malformed groups: %w", a.Name, err)
 	}
 	return a, nil
+}
+
+// stopped refuses an agent that was suspended or revoked at any gateway, a moment
+// ago: another one may not have noticed when it let the call in.
+func (t *txn) stopped(tenant, id string) error {
+	var state string
+	err := t.row("SELECT state FROM agents WHERE tenant = ? AND id = ?", tenant, id).Scan(&state)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && state == "active" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return &sallyport.Error{Code: sallyport.Unauthenticated, Step: sallyport.Execute, Message: "the agent is " + state, Hint: "ask an operator"}
 }
 
 // PutAdmin stores an admin, new or changed.
@@ -139,7 +153,7 @@ func (s *Store) DeleteAdmin(ctx context.Context, tenant, name string, e sallypor
 func (t *txn) deleteOne(what, name, q string, args ...any) error {
 	n, err := t.exec(q, args...)
 	if err == nil && n == 0 {
-		return notFound(sallyport.Receive, fmt.Sprintf("there is no %s %.64q", what, name))
+		return noSuch(sallyport.Receive, what, name)
 	}
 	return err
 }
@@ -148,7 +162,7 @@ func (t *txn) deleteOne(what, name, q string, args ...any) error {
 func (s *Store) Admin(ctx context.Context, tenant, name string) (sallyport.Admin, error) {
 	a, err := scanAdmin(s.row(ctx, "SELECT "+adminColumns+" WHERE tenant = ? AND name = ?", tenant, name))
 	if errors.Is(err, sql.ErrNoRows) {
-		return a, notFound(sallyport.Receive, fmt.Sprintf("there is no admin %.64q", name))
+		return a, noSuch(sallyport.Receive, "admin", name)
 	}
 	return a, s.storeError(sallyport.Receive, err)
 }

@@ -1,10 +1,13 @@
 package relational
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/store/transact"
 )
 
 // WithOpenCalls bounds the open calls of one principal: running, waiting for a
@@ -15,19 +18,30 @@ func WithOpenCalls(n int) Option { return func(s *Store) { s.maxOpen = n } }
 // default is 64 MiB. The oldest make room: their calls stay done.
 func WithKeptOutputs(bytes int64) Option { return func(s *Store) { s.maxKept = bytes } }
 
-// room refuses one more open call of a principal that has too many.
-func (t *txn) room(step sallyport.Step, key sallyport.ReservationKey) error {
-	var n int
-	err := t.row(`SELECT count(*) FROM (SELECT 1 FROM reservations r WHERE r.tenant = ? AND r.principal = ?
-			AND (r.state IN ('reserved', 'executing', 'unknown') OR r.state = 'awaiting_approval' AND EXISTS (
-				SELECT 1 FROM tickets k WHERE k.tenant = r.tenant AND k.id = r.ticket AND k.state IN ('pending', 'approved')))
-		LIMIT ?) AS open_calls`, key.Tenant, key.Principal, t.s.maxOpen).Scan(&n)
+// room refuses one more open call of a principal that has too many, and returns
+// how many there are.
+func (t *txn) room(step sallyport.Step, key sallyport.ReservationKey) (n int, err error) {
+	err = t.Know(t.s.openFact(key)).Scan(&n)
 	if err != nil || n < t.s.maxOpen {
-		return err
+		return n, err
 	}
-	return &sallyport.Error{Code: sallyport.RateLimited, Step: step, RetryAfter: 10 * time.Second,
+	return n, &sallyport.Error{Code: sallyport.RateLimited, Step: step, RetryAfter: 10 * time.Second,
 		Message: fmt.Sprintf("this agent has %d calls that run, wait for a human or are of unknown outcome", n),
 		Hint:    "finish or withdraw some; an operator resolves the unknown ones with `sallyport reservations resolve`, and sets idempotency.open"}
+}
+
+// closed is called when an open call of a principal has just been stored as one
+// that is not: where the number before is known, it is known after.
+func (t *txn) closed(key sallyport.ReservationKey, before transact.Scanner) error {
+	var n int
+	if before == nil {
+		return nil
+	}
+	if err := before.Scan(&n); err != nil || n >= t.s.maxOpen { // or more: they are counted up to there
+		return err
+	}
+	t.Learn(openOf(key), int64(n-1))
+	return nil
 }
 
 // dropAtOnce bounds how many old outputs one new one may push out.
@@ -81,7 +95,14 @@ func (t *txn) keep(r *sallyport.Reservation) error {
 
 // account adds to the bytes kept for a principal, and returns them.
 func (t *txn) account(tenant, principal string, bytes int64) (total int64, err error) {
-	err = t.row(`INSERT INTO kept_outputs (tenant, principal, bytes) VALUES (?, ?, ?) ON CONFLICT (tenant, principal) DO UPDATE
-		SET bytes = kept_outputs.bytes + excluded.bytes RETURNING bytes`, tenant, principal, bytes).Scan(&total)
+	err = t.Know(keptFact(tenant, principal)).Scan(&total)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, err
+	}
+	total += bytes
+	name := keptName{tenant, principal}
+	err = t.Alter([]any{name}, 1, `INSERT INTO kept_outputs (tenant, principal, bytes) VALUES (?, ?, ?) ON CONFLICT (tenant, principal) DO UPDATE
+		SET bytes = excluded.bytes`, tenant, principal, total)
+	t.Learn(name, total)
 	return total, err
 }

@@ -1,6 +1,7 @@
 package relational
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -11,6 +12,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/failpoint"
 	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/store/transact"
 )
 
 // defaultLease is the lease of a Begin that names none.
@@ -68,7 +70,8 @@ func (s *Store) Open(ctx context.Context, tk sallyport.Ticket, key sallyport.Res
 				return err
 			}
 		}
-		if err := t.room(sallyport.Approve, key); err != nil {
+		open, err := t.room(sallyport.Approve, key)
+		if err != nil {
 			return err
 		}
 		if err := t.admit(tk); err != nil {
@@ -78,9 +81,13 @@ func (s *Store) Open(ctx context.Context, tk sallyport.Ticket, key sallyport.Res
 			return err
 		}
 		t.log(e)
-		return t.putReservation(sallyport.Reservation{ReservationKey: key, Fingerprint: fingerprint, State: sallyport.AwaitingApproval,
+		err = t.putReservation(sallyport.Reservation{ReservationKey: key, Fingerprint: fingerprint, State: sallyport.AwaitingApproval,
 			CallID: tk.CallID, Ticket: tk.ID, Fence: fenceOf(r)})
-	})
+		if r == nil || r.State == sallyport.Failed {
+			t.Learn(openOf(key), int64(open+1))
+		}
+		return err
+	}, reservationFact(key), s.openFact(key))
 	return out, reached(failpoint.Opened, err)
 }
 
@@ -162,6 +169,9 @@ func (s *Store) Begin(ctx context.Context, b gateway.Begin) (int64, error) {
 		if err := s.Healthy(); err != nil {
 			return err
 		}
+		if err := t.stopped(b.Key.Tenant, b.Key.Principal); err != nil {
+			return err
+		}
 		r, err := t.reservation(b.Key)
 		if err != nil {
 			return err
@@ -181,12 +191,23 @@ func (s *Store) Begin(ctx context.Context, b gateway.Begin) (int64, error) {
 		if err != nil {
 			return err
 		}
+		if b.Plan != "" {
+			if err := t.covers(b); err != nil {
+				return err
+			}
+		}
 		if b.Unchanged != nil {
 			if changed = b.Unchanged(); changed != nil {
 				return changed
 			}
 		}
-		if err := t.bounds(b, r); err != nil {
+		open, opens := 0, r == nil || r.State == sallyport.Failed
+		if opens {
+			if open, err = t.room(sallyport.Execute, b.Key); err != nil {
+				return err
+			}
+		}
+		if err := t.bounds(b); err != nil {
 			return err
 		}
 		if b.Joins != nil {
@@ -200,9 +221,13 @@ func (s *Store) Begin(ctx context.Context, b gateway.Begin) (int64, error) {
 			lease = defaultLease
 		}
 		t.log(b.Intent)
-		return t.putReservation(sallyport.Reservation{ReservationKey: b.Key, Fingerprint: b.Fingerprint, State: sallyport.Executing,
-			CallID: b.CallID, Ticket: b.Ticket, Fence: fence, Lease: t.now.Add(lease), Writer: s.writer})
-	})
+		err = t.putReservation(sallyport.Reservation{ReservationKey: b.Key, Fingerprint: b.Fingerprint, State: sallyport.Executing,
+			CallID: b.CallID, Ticket: cmp.Or(b.Ticket, b.Plan), Fence: fence, Lease: t.now.Add(lease), Writer: s.writer})
+		if opens {
+			t.Learn(openOf(b.Key), int64(open+1))
+		}
+		return err
+	}, s.beginFacts(b)...)
 	if changed != nil {
 		return 0, changed
 	}
@@ -211,6 +236,15 @@ func (s *Store) Begin(ctx context.Context, b gateway.Begin) (int64, error) {
 	}
 	failpoint.Hit(failpoint.Begun)
 	return fence, nil
+}
+
+// beginFacts are what Begin reads of most calls.
+func (s *Store) beginFacts(b gateway.Begin) []transact.Fact {
+	facts := []transact.Fact{reservationFact(b.Key)}
+	if b.Ticket != "" {
+		return append(facts, ticketFact(b.Key.Tenant, b.Ticket))
+	}
+	return append(facts, s.openFact(b.Key))
 }
 
 func fenceOf(r *sallyport.Reservation) int64 {
@@ -321,8 +355,12 @@ func (s *Store) Finish(ctx context.Context, f gateway.Finish) error {
 			return err
 		}
 		t.log(f.Outcome)
-		return t.putReservation(*r)
-	}))
+		open, _ := t.Known(openOf(f.Key))
+		if err := t.putReservation(*r); err != nil || r.State == sallyport.Unknown {
+			return err
+		}
+		return t.closed(f.Key, open)
+	}, reservationFact(f.Key), keptFact(f.Key.Tenant, f.Key.Principal)))
 }
 
 // tooLate refuses the outcome of a call whose lease has run out. What it says

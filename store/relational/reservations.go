@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/audit"
@@ -32,7 +34,7 @@ func scanReservation(row scanner) (sallyport.Reservation, error) {
 }
 
 func (t *txn) reservation(key sallyport.ReservationKey) (*sallyport.Reservation, error) {
-	r, err := scanReservation(t.row(selectReservation, key.Tenant, key.Principal, key.Tool, key.Key))
+	r, err := scanReservation(t.Know(reservationFact(key)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -48,7 +50,7 @@ func (t *txn) putReservation(r sallyport.Reservation) error {
 	if r.Output != nil {
 		output = []byte(r.Output)
 	}
-	return t.Later(`INSERT INTO reservations (tenant, principal, tool, key, fingerprint, state, call_id, ticket, fence, lease, writer,
+	return t.Alter([]any{r.ReservationKey, openOf(r.ReservationKey)}, 1, `INSERT INTO reservations (tenant, principal, tool, key, fingerprint, state, call_id, ticket, fence, lease, writer,
 			output, is_error, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tenant, principal, tool, key) DO UPDATE SET state = excluded.state, call_id = excluded.call_id, ticket = excluded.ticket,
 			fence = excluded.fence, lease = excluded.lease, writer = excluded.writer, output = excluded.output, is_error = excluded.is_error,
@@ -88,20 +90,31 @@ type lost struct {
 	Writer    string         `json:"writer"`
 }
 
+// shownState is a reservation's state as of three times now: an execution whose
+// lease has run out is unknown, and what awaits a ticket that is closed, or that
+// the clock has closed, is as that is.
+const shownState = `CASE WHEN state = 'executing' AND lease <= ? THEN 'unknown'
+	WHEN state = 'awaiting_approval' THEN COALESCE((SELECT CASE
+		WHEN k.state = 'pending' AND k.decide_by <= ? THEN 'expired'
+		WHEN k.state = 'approved' AND k.run_by <= ? THEN 'void'
+		WHEN k.state IN ('pending', 'approved', 'consumed') THEN 'awaiting_approval'
+		ELSE k.state END FROM tickets k WHERE k.tenant = reservations.tenant AND k.id = reservations.ticket), state)
+	ELSE state END`
+
 // Reservations returns the reservations that match, without their outputs,
-// newest first. One whose lease has run out is shown as unknown.
+// newest first. One whose lease has run out is shown as unknown, one whose ticket
+// is closed as that is.
 func (s *Store) Reservations(ctx context.Context, f store.ReservationFilter) ([]sallyport.Reservation, error) {
-	now := s.clock()
+	now := nanos(s.clock())
 	var w where
 	w.eq("tenant", f.Tenant)
 	w.eq("principal", f.Principal)
-	w.in("CASE WHEN state = 'executing' AND lease <= ? THEN 'unknown' ELSE state END", states(f.States), nanos(now))
-	out, err := list(ctx, s, scanReservation, "SELECT "+reservationColumns+w.sql()+" ORDER BY updated_at DESC LIMIT ?", append(w.args, limit(f.Limit))...)
+	w.in(shownState, states(f.States), now, now, now)
+	columns := strings.Replace(reservationColumns, " state,", " "+shownState+",", 1)
+	out, err := list(ctx, s, scanReservation, "SELECT "+columns+w.sql()+" ORDER BY updated_at DESC LIMIT ?",
+		slices.Concat([]any{now, now, now}, w.args, []any{limit(f.Limit)})...)
 	for i := range out {
 		out[i].Output = nil
-		if leaseOut(out[i], now) {
-			out[i].State = sallyport.Unknown
-		}
 	}
 	return out, s.storeError(sallyport.Reserve, err)
 }
@@ -152,5 +165,5 @@ func (s *Store) Resolve(ctx context.Context, res store.Resolution) error {
 		e.CallID = r.CallID
 		t.log(e)
 		return err
-	}))
+	}, reservationFact(res.Key)))
 }

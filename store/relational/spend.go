@@ -17,13 +17,8 @@ import (
 )
 
 // bounds holds a call that is about to take its key against what was done
-// before, and counts it. r is what the key was until now.
-func (t *txn) bounds(b gateway.Begin, r *sallyport.Reservation) error {
-	if r == nil || r.State == sallyport.Failed {
-		if err := t.room(sallyport.Execute, b.Key); err != nil {
-			return err
-		}
-	}
+// before, and counts it.
+func (t *txn) bounds(b gateway.Begin) error {
 	if err := t.single(b); err != nil {
 		return err
 	}
@@ -48,10 +43,9 @@ func (t *txn) single(b gateway.Begin) error {
 		return &sallyport.Error{Code: sallyport.InFlight, Step: sallyport.Execute,
 			Message: "an identical call has just begun", Hint: "look again for its result"}
 	}
-	_, err = t.exec(`INSERT INTO twins (tenant, principal, tool, fingerprint, key, at) VALUES (?, ?, ?, ?, ?, ?)
+	return t.Alter(nil, 1, `INSERT INTO twins (tenant, principal, tool, fingerprint, key, at) VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tenant, principal, tool, fingerprint) DO UPDATE SET key = excluded.key, at = excluded.at`,
 		b.Key.Tenant, b.Key.Principal, b.Key.Tool, b.Twin.Fingerprint, b.Key.Key, nanos(t.now))
-	return err
 }
 
 func twinOf(row func(q string, args ...any) scanner, who sallyport.ReservationKey, twin gateway.Twin, now time.Time) (key string, err error) {
@@ -104,7 +98,7 @@ func (t *txn) spend(b gateway.Begin) error {
 		}
 	}
 	for i, a := range b.Amounts {
-		if _, err := t.exec(`INSERT INTO amounts (tenant, call_id, n, principal, tool, currency, recipient, value, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		if err := t.Alter(nil, 1, `INSERT INTO amounts (tenant, call_id, n, principal, tool, currency, recipient, value, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 			b.Key.Tenant, b.CallID, i, b.Key.Principal, b.Key.Tool, strings.ToUpper(strings.TrimSpace(a.Currency)), recipient(a), a.Value, nanos(t.now)); err != nil {
 			return err
 		}
@@ -114,8 +108,7 @@ func (t *txn) spend(b gateway.Begin) error {
 
 // refund takes back what a call that had no effect was counted for.
 func (t *txn) refund(r sallyport.Reservation) error {
-	_, err := t.exec("DELETE FROM amounts WHERE tenant = ? AND call_id = ?", r.Tenant, r.CallID)
-	return err
+	return t.Alter(nil, 0, "DELETE FROM amounts WHERE tenant = ? AND call_id = ?", r.Tenant, r.CallID)
 }
 
 // recipient is how one is remembered: however it is spaced or capitalised, and

@@ -39,7 +39,7 @@ func scanTicket(r scanner) (sallyport.Ticket, error) {
 }
 
 func (t *txn) ticket(step sallyport.Step, tenant, id string) (sallyport.Ticket, error) {
-	tk, err := scanTicket(t.row("SELECT "+ticketColumns+" WHERE tenant = ? AND id = ?", tenant, id))
+	tk, err := scanTicket(t.Know(ticketFact(tenant, id)))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = noTicket(step, id)
 	}
@@ -68,7 +68,7 @@ func (t *txn) insertTicket(tk sallyport.Ticket) error {
 		}
 		texts = append(texts, string(text))
 	}
-	return t.Later(`INSERT INTO tickets (tenant, id, call_id, key, principal, tool, args, hash, state, created_at, decide_by, trace, actor, updated_at,
+	return t.Alter([]any{ticketName{b.Tenant, tk.ID}, openName{b.Tenant, b.Principal}}, 1, `INSERT INTO tickets (tenant, id, call_id, key, principal, tool, args, hash, state, created_at, decide_by, trace, actor, updated_at,
 			binding, risk, policies, demands, unbound, about) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		append([]any{b.Tenant, tk.ID, tk.CallID, tk.Key, b.Principal, b.Tool, []byte(tk.Binding.Args), tk.Hash, string(tk.State),
 			nanos(tk.CreatedAt), nanos(tk.DecideBy), tk.Trace, tk.Actor, nanos(t.now)}, texts...)...)
@@ -85,14 +85,12 @@ func (t *txn) moveTicket(tk *sallyport.Ticket, to sallyport.TicketState, by, why
 	if err != nil {
 		return err
 	}
-	n, err := t.exec(`UPDATE tickets SET state = ?, run_by = ?, decided_by = ?, decided_at = ?, reason = ?, votes = ?, void_reason = ?, updated_at = ?
+	b := tk.Binding
+	err = t.Alter([]any{ticketName{b.Tenant, tk.ID}, openName{b.Tenant, b.Principal}}, 1, `UPDATE tickets SET state = ?, run_by = ?, decided_by = ?, decided_at = ?, reason = ?, votes = ?, void_reason = ?, updated_at = ?
 		WHERE tenant = ? AND id = ? AND state = ?`,
-		string(to), nanos(tk.RunBy), tk.DecidedBy, nanos(tk.DecidedAt), tk.Reason, string(votes), tk.VoidReason, nanos(t.now), tk.Binding.Tenant, tk.ID, string(from))
+		string(to), nanos(tk.RunBy), tk.DecidedBy, nanos(tk.DecidedAt), tk.Reason, string(votes), tk.VoidReason, nanos(t.now), b.Tenant, tk.ID, string(from))
 	if err != nil {
 		return err
-	}
-	if n != 1 {
-		return fmt.Errorf("ticket %s is no longer %s", tk.ID, from)
 	}
 	tk.State = to
 	t.Moved()

@@ -22,9 +22,9 @@ type txn struct {
 // update runs fn in a transaction and commits it, unless fn fails. fn may run
 // more than once, so it sets its results rather than adding to them. ctx bounds
 // the wait for the writing connection; once begun, a transaction runs to its
-// end. step is named in errors that are not ours.
-func (s *Store) update(ctx context.Context, step sallyport.Step, fn func(*txn) error) error {
-	return s.Update(ctx, step, func(t *transact.Tx) error { return fn(&txn{t, s, t.Now}) })
+// end. step is named in errors that are not ours. facts are what fn reads first.
+func (s *Store) update(ctx context.Context, step sallyport.Step, fn func(*txn) error, facts ...transact.Fact) error {
+	return s.Update(ctx, step, func(t *transact.Tx) error { return fn(&txn{t, s, t.Now}) }, facts...)
 }
 
 // insistence is how long insist tries.
@@ -32,10 +32,10 @@ const insistence = 20 * time.Second
 
 // insist is update for what must not be lost because the database is away for a
 // moment. fn is told when an earlier try may have been committed.
-func (s *Store) insist(ctx context.Context, step sallyport.Step, fn func(t *txn, again bool) error) error {
+func (s *Store) insist(ctx context.Context, step sallyport.Step, fn func(t *txn, again bool) error, facts ...transact.Fact) error {
 	again := false
 	for deadline := time.Now().Add(insistence); ; again = true {
-		err := s.update(ctx, step, func(t *txn) error { return fn(t, again) })
+		err := s.update(ctx, step, func(t *txn) error { return fn(t, again) }, facts...)
 		e, ok := errors.AsType[*sallyport.Error](err)
 		if !ok || e.Code != sallyport.Unavailable || e.RetryAfter <= 0 || s.Dialect().Patience == 0 || time.Now().After(deadline) {
 			return err

@@ -10,6 +10,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/failpoint"
+	"sallyport.dev/sallyport/gateway"
 )
 
 // Decide counts one admin's word on a pending ticket; see approval.Mover. run
@@ -45,7 +46,7 @@ func (s *Store) Decide(ctx context.Context, tenant string, d sallyport.Decision,
 		}
 		tk.RunBy = t.now.Add(run)
 		return t.decide(&tk, sallyport.TicketApproved, d.By, d.Reason)
-	})
+	}, ticketFact(tenant, d.Ticket))
 	return tk, reached(failpoint.Decided, err)
 }
 
@@ -90,11 +91,8 @@ func (t *txn) putVote(tk sallyport.Ticket, unmet []sallyport.Demand) error {
 	if err != nil {
 		return err
 	}
-	n, err := t.exec("UPDATE tickets SET votes = ?, updated_at = ? WHERE tenant = ? AND id = ? AND state = 'pending'",
+	err = t.Alter([]any{ticketName{tk.Binding.Tenant, tk.ID}}, 1, "UPDATE tickets SET votes = ?, updated_at = ? WHERE tenant = ? AND id = ? AND state = 'pending'",
 		string(votes), nanos(t.now), tk.Binding.Tenant, tk.ID)
-	if err == nil && n != 1 {
-		err = fmt.Errorf("ticket %s is no longer pending", tk.ID)
-	}
 	if err != nil {
 		return err
 	}
@@ -132,9 +130,23 @@ func (t *txn) stands(tk *sallyport.Ticket, today []sallyport.Demand) error {
 		Message: "the approval no longer holds: " + why, Hint: "make a new call: it needs a new approval"}}
 }
 
-// votesToday are a ticket's votes as far as they count now: of those who are
-// still admins, for the groups that they were in and still are in. gone names
-// those whose word has lost weight.
+// covers checks, in the transaction of the execution, that the approval of a
+// whole plan still holds for this step of it. Where it does not, the call is to
+// be made again: it then needs a human of its own.
+func (t *txn) covers(b gateway.Begin) error {
+	tk, err := t.ticket(sallyport.Execute, b.Key.Tenant, b.Plan)
+	if err != nil {
+		return err
+	}
+	votes, _, err := t.votesToday(tk)
+	if err != nil || len(b.Demands) == 0 || len(sallyport.Unmet(tk.Widened(b.Demands), votes)) == 0 {
+		return err
+	}
+	return &sallyport.Error{Code: sallyport.InFlight, Step: sallyport.Execute, Ticket: tk.ID, RetryAfter: time.Second,
+		Message: "the approval of the plan no longer covers this step", Hint: "it is asked for by itself"}
+}
+
+// votesToday weighs a ticket's votes with the admins of this transaction.
 func (t *txn) votesToday(tk sallyport.Ticket) (votes []sallyport.Vote, gone []string, err error) {
 	rows, err := t.rows("SELECT "+adminColumns+" WHERE tenant = ?", tk.Binding.Tenant)
 	if err != nil {
@@ -144,19 +156,7 @@ func (t *txn) votesToday(tk sallyport.Ticket) (votes []sallyport.Vote, gone []st
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, v := range tk.Votes {
-		i := slices.IndexFunc(admins, func(a sallyport.Admin) bool { return a.Name == v.By })
-		if i < 0 {
-			gone = append(gone, v.By)
-			continue
-		}
-		kept := slices.DeleteFunc(slices.Clone(v.Groups), func(g string) bool { return !slices.Contains(admins[i].Groups, g) })
-		if len(kept) < len(v.Groups) {
-			gone = append(gone, v.By)
-		}
-		v.Groups = kept
-		votes = append(votes, v)
-	}
+	votes, gone = tk.VotesToday(admins)
 	return votes, gone, nil
 }
 

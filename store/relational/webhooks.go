@@ -29,15 +29,15 @@ func (s *Store) MovedTickets(ctx context.Context, tenant string, since time.Time
 	return out, timeAt(last.Int64), s.storeError(sallyport.Approve, err)
 }
 
-// Swept tells how far a hook has looked for tickets that moved; the zero time
-// for a hook that never has.
-func (s *Store) Swept(ctx context.Context, tenant, hook string) (time.Time, error) {
-	var at int64
-	err := s.row(ctx, "SELECT swept_at FROM webhook_hooks WHERE tenant = ? AND hook = ?", tenant, hook).Scan(&at)
+// Swept tells since when a hook is there, and how far it has looked for tickets
+// that moved; zero times for a hook that never has.
+func (s *Store) Swept(ctx context.Context, tenant, hook string) (began, swept time.Time, err error) {
+	var from, to int64
+	err = s.row(ctx, "SELECT began_at, swept_at FROM webhook_hooks WHERE tenant = ? AND hook = ?", tenant, hook).Scan(&from, &to)
 	if errors.Is(err, sql.ErrNoRows) {
-		return time.Time{}, nil
+		return began, swept, nil
 	}
-	return timeAt(at), s.storeError(sallyport.Approve, err)
+	return timeAt(from), timeAt(to), s.storeError(sallyport.Approve, err)
 }
 
 // PutNotices puts those notices of a hook into the outbox that are not in it,
@@ -66,9 +66,9 @@ func (s *Store) PutNotices(ctx context.Context, tenant, hook string, swept time.
 			}
 			waiting += int(added)
 		}
-		_, err := t.exec(`INSERT INTO webhook_hooks (tenant, hook, swept_at) VALUES (?, ?, ?)
+		_, err := t.exec(`INSERT INTO webhook_hooks (tenant, hook, swept_at, began_at) VALUES (?, ?, ?, ?)
 			ON CONFLICT (tenant, hook) DO UPDATE SET swept_at = excluded.swept_at WHERE webhook_hooks.swept_at < excluded.swept_at`,
-			tenant, hook, nanos(swept))
+			tenant, hook, nanos(swept), nanos(swept))
 		return err
 	})
 	if len(all) > 0 {

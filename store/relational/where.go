@@ -1,6 +1,7 @@
 package relational
 
 import (
+	"fmt"
 	"strings"
 
 	"sallyport.dev/sallyport"
@@ -50,6 +51,12 @@ func limit(n int) int {
 		return store.MaxList
 	}
 	return n
+}
+
+// noSuch is notFound for what a command of its name lists.
+func noSuch(step sallyport.Step, what, name string) error {
+	return &sallyport.Error{Code: sallyport.NotFound, Step: step, Message: fmt.Sprintf("there is no %s %.64q", what, name),
+		Hint: fmt.Sprintf("`sallyport %ss list` shows what there is", what)}
 }
 
 func notFound(step sallyport.Step, msg string) error {

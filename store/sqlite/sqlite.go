@@ -112,7 +112,7 @@ func makePrivate(path string) error {
 
 func dialect() transact.Dialect {
 	return transact.Dialect{
-		Begin:        "BEGIN IMMEDIATE",
+		Begin:        []string{"BEGIN IMMEDIATE"},
 		Migrate:      migrate,
 		CheckVersion: checkVersion,
 		Member: func(column, name string) string {

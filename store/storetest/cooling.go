@@ -124,3 +124,29 @@ func firstPending(t *testing.T, f *fixture) string {
 	must(t, err)
 	return tks[0].ID
 }
+
+// TO-28: who asks and takes it back, over and over, is bounded as well.
+func testAskedAndTakenBack(t *testing.T, f *fixture) {
+	f.SetTicketRules(store.TicketRules{PerAgent: 5})
+	loop := func(from, n int) (opened int) {
+		for i := range n {
+			k := fmt.Sprint("k", from+i)
+			if err := f.ask(k, "agent", "pay", sallyport.Risk{Level: sallyport.Critical}); err != nil {
+				wantCode(t, k, err, sallyport.RateLimited)
+				continue
+			}
+			opened++
+			_, err := f.Withdraw(t.Context(), "t", "tk-"+k, "agent", "")
+			must(t, err)
+		}
+		return opened
+	}
+	if n := loop(0, 30); n != 5 {
+		t.Errorf("%d questions were asked and taken back, want 5", n)
+	}
+	must(t, f.ask("bob", "bob", "pay", sallyport.Risk{Level: sallyport.Critical})) // the control
+	f.pass(time.Minute)
+	if n := loop(30, 3); n != 3 {
+		t.Errorf("a minute later %d, want 3", n)
+	}
+}

@@ -34,7 +34,7 @@ type Links interface {
 // An Outbox keeps what is to be sent.
 type Outbox interface {
 	MovedTickets(ctx context.Context, tenant string, since time.Time, most int) ([]sallyport.Ticket, time.Time, error)
-	Swept(ctx context.Context, tenant, hook string) (time.Time, error)
+	Swept(ctx context.Context, tenant, hook string) (began, swept time.Time, err error)
 	PutNotices(ctx context.Context, tenant, hook string, swept time.Time, all []store.Notice, most int) (int, error)
 	ClaimNotices(ctx context.Context, tenant, hook string, now time.Time, lease time.Duration, most int) ([]store.Notice, error)
 	SettleNotice(ctx context.Context, n store.Notice) error
@@ -162,8 +162,8 @@ func (f *fixture) counts(t *testing.T) map[string]int {
 }
 
 func testNotices(t *testing.T, f *fixture) {
-	if at, err := f.Swept(t.Context(), "t", "chat"); err != nil || !at.IsZero() {
-		t.Errorf("a hook that never looked: %v, %v", at, err)
+	if began, at, err := f.Swept(t.Context(), "t", "chat"); err != nil || !at.IsZero() || !began.IsZero() {
+		t.Errorf("a hook that never looked: %v, %v, %v", began, at, err)
 	}
 	swept := f.now()
 	dropped, err := f.PutNotices(t.Context(), "t", "chat", swept, []store.Notice{notice("a"), notice("b"), notice("a")}, 2)
@@ -174,8 +174,14 @@ func testNotices(t *testing.T, f *fixture) {
 	if err != nil || dropped != 1 {
 		t.Errorf("PutNotices of what is there, and of one too many: %d dropped, %v", dropped, err)
 	}
-	if at, err := f.Swept(t.Context(), "t", "chat"); err != nil || !at.Equal(swept) {
+	if _, at, err := f.Swept(t.Context(), "t", "chat"); err != nil || !at.Equal(swept) {
 		t.Errorf("Swept goes back: %v, %v", at, err)
+	}
+	later := swept.Add(time.Minute)
+	_, err = f.PutNotices(t.Context(), "t", "chat", later, nil, 2)
+	must(t, err)
+	if began, at, err := f.Swept(t.Context(), "t", "chat"); err != nil || !at.Equal(later) || !began.Equal(swept) {
+		t.Errorf("the hook began %v and looked until %v, %v; want %v and %v", began, at, err, swept, later)
 	}
 	same(t, "counts", f.counts(t), map[string]int{"chat waiting": 2, "chat dead": 1})
 	one, err := f.ClaimNotices(t.Context(), "t", "chat", f.now(), time.Minute, 1)

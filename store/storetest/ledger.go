@@ -316,3 +316,29 @@ func testTenants(t *testing.T, f *fixture) {
 	wantCode(t, "the same key of another tenant", err, "")
 	wantCode(t, "Finish across tenants", f.Finish(t.Context(), finish("k", 1, sallyport.Done)), sallyport.Conflict)
 }
+
+// A list tells how a call's ticket ended, also where only the clock has ended
+// it, and can be asked for by that.
+func testReservationsOfClosedTickets(t *testing.T, f *fixture) {
+	f.decide(t, f.open(t, "rejected", transfer).ID, false)
+	f.decide(t, f.open(t, "void", transfer).ID, true)
+	_, err := f.Begin(t.Context(), begin("executing", transfer))
+	must(t, err)
+	f.open(t, "expired", transfer)
+	f.pass(2 * time.Hour)
+	f.decide(t, f.open(t, "approved", transfer).ID, true)
+	f.open(t, "pending", transfer)
+	want := map[string]sallyport.ReservationState{"rejected": "rejected", "void": "void", "expired": "expired", "executing": sallyport.Unknown,
+		"approved": sallyport.AwaitingApproval, "pending": sallyport.AwaitingApproval}
+	all, err := f.Reservations(t.Context(), store.ReservationFilter{Tenant: "t"})
+	must(t, err)
+	got := map[string]sallyport.ReservationState{}
+	for _, r := range all {
+		got[r.Key] = r.State
+		one, err := f.Reservations(t.Context(), store.ReservationFilter{Tenant: "t", Principal: "agent", States: []sallyport.ReservationState{r.State}})
+		if n := len(one); err != nil || n == 0 || n > 2 || one[0].State != r.State {
+			t.Errorf("asked for %s: %+v, %v", r.State, one, err)
+		}
+	}
+	same(t, "shown", got, want)
+}

@@ -224,3 +224,51 @@ func testSagaPrune(t *testing.T, f *fixture) {
 		t.Errorf("its key is still %q", st)
 	}
 }
+
+// A saga keeps what its approval was asked for, and that approval covers a step
+// only while the admins of today, in the groups of today, meet what is asked
+// today; checked in the transaction that begins the step.
+func testSagaCovered(t *testing.T, f *fixture) {
+	f.putAdmin(t, "ann", "finance")
+	f.putAdmin(t, "bob", "finance")
+	tk := f.demanding(t, "plan", finance2)
+	for _, by := range []string{"ann", "bob"} {
+		var err error
+		tk, err = f.vote(tk.ID, by, "finance")
+		must(t, err)
+	}
+	s := sallyport.Saga{Tenant: "t", ID: "s", Principal: "agent", State: sallyport.SagaRunning, Ticket: tk.ID, Demands: tk.Demands}
+	s, err := f.CreateSaga(t.Context(), s, entry(sallyport.EntrySaga, "x"))
+	must(t, err)
+	s, err = f.MoveSaga(t.Context(), move(s))
+	must(t, err)
+	s, err = f.Saga(t.Context(), "t", s.ID)
+	must(t, err)
+	same(t, "what the plan's ticket asked", s.Demands, []sallyport.Demand{finance2})
+	more := finance2
+	more.Quorum = 3
+	n := 0
+	try := func(what string, code sallyport.Code, today ...sallyport.Demand) {
+		t.Helper()
+		n++
+		k := fmt.Sprint("step", n)
+		b := begin(k, transfer)
+		b.Plan, b.Demands = tk.ID, today
+		_, err := f.Begin(t.Context(), b)
+		wantCode(t, what, err, code)
+		r, err := f.Find(t.Context(), key(k))
+		must(t, err)
+		if (r != nil) != (code == "") || r != nil && r.Ticket != tk.ID {
+			t.Errorf("%s: the reservation is %+v", what, r)
+		}
+	}
+	try("what was asked", "", finance2)
+	try("nothing is asked", "")
+	try("a larger quorum", sallyport.InFlight, more)
+	try("another group", sallyport.InFlight, finance2, security)
+	f.putAdmin(t, "bob", "sales")
+	try("an approver left the group", sallyport.InFlight, finance2)
+	try("less is asked", "", sallyport.Demand{Policy: "pay", Groups: []string{"finance"}})
+	must(t, f.DeleteAdmin(t.Context(), "t", "ann", f.admin(t)))
+	try("an approver is no admin", sallyport.InFlight, sallyport.Demand{Policy: "pay", Groups: []string{"finance"}})
+}

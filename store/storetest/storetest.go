@@ -143,6 +143,8 @@ func Run(t *testing.T, newPlace func(t *testing.T) Place) {
 		{"TO24_ParallelDuplicates", testParallel},
 		{"OneKey", testOneKey},
 		{"Together", testTogether},
+		{"Foreseen", testForeseen},
+		{"OddTogether", testOddTogether},
 		{"Panic", testPanic},
 		{"OddTexts", testOddTexts},
 		{"FO27_Digits", testDigits},
@@ -163,9 +165,11 @@ func Run(t *testing.T, newPlace func(t *testing.T) Place) {
 		{"TO27_CoolDown", testCoolDown},
 		{"TO27_CoolDownWithoutTicket", testCoolDownWithoutTicket},
 		{"TO28_Flood", testFlood},
+		{"TO28_AskedAndTakenBack", testAskedAndTakenBack},
 		{"Recover", testRecover},
 		{"Resolve", testResolve},
 		{"Prune", testPrune},
+		{"ReservationsOfClosedTickets", testReservationsOfClosedTickets},
 		{"PruneMany", testPruneMany},
 		{"TO37_OpenCalls", testOpenCalls},
 		{"KeptOutputs", testKeptOutputs},
@@ -196,6 +200,7 @@ func Run(t *testing.T, newPlace func(t *testing.T) Place) {
 		{"SagaClose", testSagaClose},
 		{"SagaJoin", testSagaJoin},
 		{"SagaPrune", testSagaPrune},
+		{"SagaCovered", testSagaCovered},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t, newPlace(t))

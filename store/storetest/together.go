@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/audit"
@@ -93,6 +94,89 @@ func testTogether(t *testing.T, f *fixture) {
 	if n := f.count(t, sallyport.EntryIntent); n != 20 {
 		t.Errorf("%d intents, want 20", n)
 	}
+}
+
+// hold keeps the writing connection busy, so that all that is asked until release
+// shares a transaction.
+func (f *fixture) hold(t *testing.T) (release func()) {
+	t.Helper()
+	started, over, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		b := begin("first", transfer)
+		b.Unchanged = func() error { close(started); <-over; return nil }
+		if _, err := f.Begin(context.Background(), b); err != nil {
+			t.Errorf("first: %v", err)
+		}
+	}()
+	<-started
+	return func() {
+		time.Sleep(100 * time.Millisecond) // or fewer share it
+		close(over)
+		<-ended
+	}
+}
+
+// Changes that share a transaction, and may have read before any of them ran, see
+// what those before them did: a key begins once, a ticket is decided once, and no
+// more calls are open than may be.
+func testForeseen(t *testing.T, f *fixture) {
+	tk := f.open(t, "asked", transfer)
+	release := f.hold(t) // two calls are open
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	got := map[string]int{}
+	ask := func(what string, call func() error) {
+		wg.Go(func() {
+			code := "ok"
+			if err := call(); err != nil {
+				code = string(sallyport.CodeOf(err))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			got[what+" "+code]++
+		})
+	}
+	for range 5 {
+		ask("begin", func() error { _, err := f.Begin(context.Background(), begin("same", transfer)); return err })
+		ask("decide", func() error {
+			_, err := f.Decide(context.Background(), "t", sallyport.Decision{Ticket: tk.ID, Approve: true, By: "ada"}, time.Hour)
+			return err
+		})
+	}
+	for i := range OpenCalls {
+		ask("room", func() error {
+			_, err := f.Begin(context.Background(), begin(fmt.Sprint("room", i), transfer))
+			return err
+		})
+	}
+	release()
+	wg.Wait()
+	if got["begin ok"] != 1 && got["begin rate_limited"] != 5 || got["decide ok"] != 1 || got["decide conflict"] != 4 {
+		t.Errorf("more than one of the same: %v", got)
+	}
+	if n := 2 + got["begin ok"] + got["room ok"]; n != OpenCalls || got["room rate_limited"] != OpenCalls-got["room ok"] {
+		t.Errorf("%d open calls, want %d: %v", n, OpenCalls, got)
+	}
+}
+
+// A text that the database refuses is nobody else's harm.
+func testOddTogether(t *testing.T, f *fixture) {
+	release := f.hold(t)
+	var wg sync.WaitGroup
+	for i := range 10 {
+		wg.Go(func() {
+			k := fmt.Sprint("k", i)
+			if i == 5 {
+				k = "a\x00b"
+			}
+			if _, err := f.Begin(context.Background(), begin(k, transfer)); err != nil && (i != 5 || sallyport.CodeOf(err) != sallyport.Invalid) {
+				t.Errorf("%q: %v", k, err)
+			}
+		})
+	}
+	release()
+	wg.Wait()
 }
 
 // One that panics harms nobody else.

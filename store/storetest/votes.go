@@ -233,6 +233,14 @@ func testAgentStopped(t *testing.T, f *fixture) {
 	}
 	_, err := f.run(t, approved, transfer)
 	wantCode(t, "the approval, once the agent is back", err, sallyport.Rejected)
+	for _, state := range []string{"active", "suspended", "revoked"} { // let in by a gateway that has not noticed
+		must(t, f.SetAgentState(t.Context(), "t", "agent", state, f.now(), f.admin(t)))
+		_, err := f.Begin(t.Context(), begin(state, transfer))
+		wantCode(t, "a call of an agent that is "+state, err, map[bool]sallyport.Code{false: sallyport.Unauthenticated}[state == "active"])
+		if r, err := f.Find(t.Context(), key(state)); err != nil || (r != nil) != (state == "active") {
+			t.Errorf("%s: %+v, %v", state, r, err)
+		}
+	}
 }
 
 func testVoid(t *testing.T, f *fixture) {

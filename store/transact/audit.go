@@ -78,10 +78,17 @@ func (t *Tx) insert(into string, columns int, args []any) error {
 	return t.Later("INSERT INTO "+into+" VALUES "+row+strings.Repeat(", "+row, len(args)/columns-1), args...)
 }
 
+// logName names the fact how far the log of this store's writer has come.
+type logName struct{}
+
+func (t *Tx) logFact() Fact {
+	return Fact{logName{}, "SELECT id, size, head FROM audit_logs WHERE writer = ?" + t.db.dialect.Lock, []any{t.db.seal.Writer()}}
+}
+
 // logState reads how far the log of this store's writer has come, and its id.
 func (t *Tx) logState() (audit.State, error) {
 	st := audit.State{Writer: t.db.seal.Writer()}
-	err := t.Row("SELECT id, size, head FROM audit_logs WHERE writer = ?"+t.db.dialect.Lock, st.Writer).Scan(&t.db.logID, &st.Size, &st.Head)
+	err := t.Know(t.logFact()).Scan(&t.db.logID, &st.Size, &st.Head)
 	if errors.Is(err, sql.ErrNoRows) {
 		return st, nil
 	}

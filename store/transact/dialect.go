@@ -21,13 +21,13 @@ type Dialect struct {
 	// CheckVersion reports why the schema is not the one this program knows.
 	CheckVersion func(ctx context.Context, db Querier) error
 
-	// Begin is the statement that opens a writing transaction. It waits for those
+	// Begin are the statements that open a writing transaction. They wait for those
 	// of other processes.
-	Begin string
+	Begin []string
 
 	// BeginOwn is the same for a transaction that touches nothing but this
-	// process's own audit log; it need not wait. It may be empty.
-	BeginOwn string
+	// process's own audit log; it need not wait. It may be nil.
+	BeginOwn []string
 
 	// Lock is put behind a SELECT to lock the row that it reads; empty where Begin
 	// locks everything.
@@ -70,13 +70,14 @@ type Dialect struct {
 	Explain func(err error, e *sallyport.Error)
 
 	// Lost reports that the connection is of no use any more, Again that the same
-	// transaction may succeed at the next try. Both may be nil.
-	Lost, Again func(error) bool
+	// transaction may succeed at the next try, Refused that the database itself
+	// did not like a statement, and nothing was committed. They may be nil.
+	Lost, Again, Refused func(error) bool
 
 	// Pipeline sends statements, all of writing transactions, in one round trip.
-	// With read it returns the first row of the last one, nil if there is none. It
-	// may be nil.
-	Pipeline func(ctx context.Context, conn *sql.Conn, all []Statement, read bool) ([]driver.Value, error)
+	// For each that reads it returns the first row, nil if there is none. It may be
+	// nil.
+	Pipeline func(ctx context.Context, conn *sql.Conn, all []Statement) ([][]driver.Value, error)
 
 	// Compact removes what the database keeps of erased rows; it may be nil.
 	Compact func(ctx context.Context, conn *sql.Conn) error
@@ -90,6 +91,11 @@ type Querier interface {
 func (d Dialect) lost(err error) bool { return d.Lost != nil && d.Lost(err) }
 
 func (d Dialect) again(err error) bool { return d.Again != nil && d.Again(err) }
+
+// refused leaves out what is better tried again, or over a new connection.
+func (d Dialect) refused(err error) bool {
+	return d.Refused != nil && d.Refused(err) && !d.lost(err) && !d.again(err)
+}
 
 // bind writes the arguments of q as the database wants them. No `?` in our SQL
 // stands for anything but an argument.

@@ -11,45 +11,74 @@ import (
 type Statement struct {
 	SQL  string // with its arguments as the database wants them
 	Args []any
+	Read bool  // its first row is wanted
+	Rows int64 // that it must change; 0: any number
 }
 
 // Later is Exec for a statement whose answer nobody needs. Where that saves a
 // round trip, it is sent with the next statement, or with the commit; what fails
-// in it fails there.
+// in it fails there. All that was read ahead is forgotten.
 func (t *Tx) Later(q string, args ...any) error {
-	if t.db.dialect.Pipeline == nil {
-		_, err := t.Exec(q, args...)
+	clear(t.facts)
+	return t.later(Statement{SQL: q, Args: args})
+}
+
+func (t *Tx) later(s Statement) error {
+	t.wrote = true
+	if t.db.dialect.Pipeline != nil {
+		s.SQL = t.db.pen.bind(s.SQL)
+		t.waiting = append(t.waiting, s)
+		return nil
+	}
+	res, err := t.db.pen.exec(t.ctx, s.SQL, s.Args...)
+	if err != nil || s.Rows == 0 {
 		return err
 	}
-	t.wrote = true
-	t.later = append(t.later, Statement{t.db.pen.bind(q), args})
-	return nil
+	n, err := res.RowsAffected()
+	if err == nil {
+		err = s.Changed(n)
+	}
+	return err
+}
+
+// Changed reports why n is not the number of rows that had to change, or nil.
+func (s Statement) Changed(n int64) error {
+	if s.Rows == 0 || n == s.Rows {
+		return nil
+	}
+	return fmt.Errorf("a statement changed %d rows, not %d: %s", n, s.Rows, s.SQL)
 }
 
 // flush sends what waits.
 func (t *Tx) flush() error {
-	if len(t.later) == 0 {
+	if len(t.waiting) == 0 {
 		return nil
 	}
-	all := t.later
-	t.later = nil
-	_, err := t.db.dialect.Pipeline(t.ctx, t.db.pen.conn, all, false)
+	_, err := t.send()
 	return err
+}
+
+// send sends what waits, and more.
+func (t *Tx) send(more ...Statement) ([][]driver.Value, error) {
+	all := append(t.waiting, more...)
+	t.waiting = nil
+	return t.db.dialect.Pipeline(t.ctx, t.db.pen.conn, all)
 }
 
 // Row reads one row.
 func (t *Tx) Row(q string, args ...any) Scanner {
-	t.wrote = t.wrote || !onlyReads(q)
-	if len(t.later) == 0 {
+	if !onlyReads(q) {
+		t.wrote = true
+		clear(t.facts)
+	}
+	if len(t.waiting) == 0 {
 		return t.db.pen.row(t.ctx, q, args...)
 	}
-	all := append(t.later, Statement{t.db.pen.bind(q), args})
-	t.later = nil
-	row, err := t.db.dialect.Pipeline(t.ctx, t.db.pen.conn, all, true)
+	rows, err := t.send(Statement{SQL: t.db.pen.bind(q), Args: args, Read: true})
 	if err != nil {
 		return failed{err}
 	}
-	return fetched(row)
+	return fetched(rows[len(rows)-1])
 }
 
 // fetched is a row that was read, nil if there was none.

@@ -21,9 +21,10 @@ type Tx struct {
 	db      *DB
 	ctx     context.Context //nolint:containedctx // the transaction's own life, not a caller's
 	entries []sallyport.Entry
-	later   []Statement // not sent yet
-	wrote   bool        // since the present update began
-	moved   bool        // a ticket did
+	waiting []Statement     // not sent yet
+	facts   map[any]fetched // read ahead, and still true
+	wrote   bool            // since the present update began
+	moved   bool            // a ticket did
 }
 
 // Log appends an entry to the audit log, at the transaction's end.
@@ -32,6 +33,7 @@ func (t *Tx) Log(e sallyport.Entry) { t.entries = append(t.entries, e) }
 // Exec returns how many rows changed.
 func (t *Tx) Exec(q string, args ...any) (int64, error) {
 	t.wrote = true
+	clear(t.facts)
 	if err := t.flush(); err != nil {
 		return 0, err
 	}
@@ -44,7 +46,10 @@ func (t *Tx) Exec(q string, args ...any) (int64, error) {
 
 // Rows must be read to their end, or closed, before the next statement.
 func (t *Tx) Rows(q string, args ...any) (*sql.Rows, error) {
-	t.wrote = t.wrote || !onlyReads(q)
+	if !onlyReads(q) {
+		t.wrote = true
+		clear(t.facts)
+	}
 	if err := t.flush(); err != nil {
 		return nil, err
 	}
@@ -70,10 +75,11 @@ func (t *Tx) Moved() { t.moved = true }
 // same moment share a transaction, and so its commit: they run one after the
 // other, and each sees what those before it did.
 type work struct {
-	fn   func(*Tx) error
-	own  bool // it touches nothing but this process's own audit log
-	err  error
-	done chan struct{} // closed when err is what came of it, for good
+	fn    func(*Tx) error
+	facts []Fact
+	own   bool // it touches nothing but this process's own audit log
+	err   error
+	done  chan struct{} // closed when err is what came of it, for good
 
 	panicked any
 }
@@ -81,9 +87,10 @@ type work struct {
 // Update runs fn in a transaction and commits it, unless fn fails. fn may run
 // more than once, so it sets its results rather than adding to them. ctx bounds
 // the wait for the writing connection; once begun, a transaction runs to its
-// end. step is named in errors that are not ours.
-func (db *DB) Update(ctx context.Context, step sallyport.Step, fn func(*Tx) error) error {
-	return db.submit(ctx, step, &work{fn: fn})
+// end. step is named in errors that are not ours. facts are what fn is going to
+// Know.
+func (db *DB) Update(ctx context.Context, step sallyport.Step, fn func(*Tx) error, facts ...Fact) error {
+	return db.submit(ctx, step, &work{fn: fn, facts: facts})
 }
 
 func (db *DB) submit(ctx context.Context, step sallyport.Step, w *work) error {
@@ -149,6 +156,9 @@ func (db *DB) runLocked(batch []*work) (last audit.Batch) {
 // errSingly says that an update of several must be undone without the others.
 var errSingly = errors.New("to be run one by one")
 
+// errUnsure says that nobody knows whether a transaction was committed.
+var errUnsure = errors.New("whether this was committed is not known")
+
 // attempts bounds how often a transaction is tried that others, or a lost
 // connection, kept from being committed.
 const attempts = 5
@@ -164,7 +174,11 @@ func (db *DB) persist(ctx context.Context, batch []*work) (audit.Batch, error) {
 		if db.dialect.lost(err) {
 			db.pen.drop()
 		}
-		if n == attempts || ctx.Err() != nil || !db.dialect.again(err) {
+		unsure := errors.Is(err, errUnsure)
+		if !unsure && len(batch) > 1 && db.dialect.refused(err) {
+			return audit.Batch{}, errSingly // one of them; the others are to go on
+		}
+		if unsure || n == attempts || ctx.Err() != nil || !db.dialect.again(err) {
 			for _, w := range batch {
 				w.err = err
 			}
@@ -180,7 +194,7 @@ func (db *DB) attempt(ctx context.Context, batch []*work) (b audit.Batch, err er
 	if err := db.pen.connect(ctx); err != nil {
 		return b, err
 	}
-	t := &Tx{db: db, ctx: ctx}
+	t := &Tx{db: db, ctx: ctx, facts: map[any]fetched{}}
 	if err := t.begin(batch); err != nil {
 		return b, err
 	}
@@ -218,7 +232,7 @@ func (db *DB) attempt(ctx context.Context, batch []*work) (b audit.Batch, err er
 }
 
 func (t *Tx) begin(batch []*work) error {
-	own := t.db.dialect.BeginOwn != ""
+	own := t.db.dialect.BeginOwn != nil
 	for _, w := range batch {
 		own = own && w.own
 	}
@@ -226,11 +240,25 @@ func (t *Tx) begin(batch []*work) error {
 	if own {
 		q = t.db.dialect.BeginOwn
 	}
-	_, err := t.Exec(q)
+	var err error
+	if t.db.dialect.Pipeline != nil {
+		err = t.foresee(q, batch)
+	} else {
+		err = t.execAll(q)
+	}
 	if err != nil {
 		t.rollback() // what a failed rollback may have left open
 	}
 	return err
+}
+
+func (t *Tx) execAll(statements []string) error {
+	for _, q := range statements {
+		if _, err := t.Exec(q); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // run runs one update of the transaction. refused says that it failed and
@@ -270,7 +298,7 @@ func (t *Tx) rollback() {
 	if t.db.pen.conn == nil {
 		return // with the connection, the transaction is gone
 	}
-	t.later = nil
+	t.waiting = nil
 	if _, err := t.Exec("ROLLBACK"); err != nil && t.db.dialect.lost(err) { // it also fails where the database has already rolled back
 		t.db.pen.drop()
 	}
@@ -294,7 +322,7 @@ func (t *Tx) commit(b audit.Batch) error {
 	t.db.pen.drop()
 	took, err2 := t.took(b)
 	if err2 != nil {
-		return fmt.Errorf("whether this was committed is not known: %w", errors.Join(err, err2))
+		return fmt.Errorf("%w: %w", errUnsure, errors.Join(err, err2))
 	}
 	if !took {
 		return err
@@ -308,7 +336,7 @@ func (t *Tx) took(b audit.Batch) (bool, error) {
 	if err := t.db.pen.connect(t.ctx); err != nil {
 		return false, err
 	}
-	if _, err := t.Exec(t.db.dialect.Begin); err != nil {
+	if err := t.execAll(t.db.dialect.Begin); err != nil {
 		return false, err
 	}
 	defer t.rollback()
