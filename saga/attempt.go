@@ -214,6 +214,12 @@ func (e *Engine) failed(key sallyport.ReservationKey, err error) outcome {
 	o.ticket = ""
 	r, lost := e.Ledger.Find(context.WithoutCancel(e.calls), key)
 	switch {
+	case lost == nil && r != nil && r.State == sallyport.Done && o.code == sallyport.Denied: // its effect stands, whoever may see it today
+		o.state = sallyport.StepDone
+		if r.IsError {
+			o.state, o.final = sallyport.StepFailed, true
+		}
+		return o
 	case lost != nil, r != nil && r.State == sallyport.Executing, r != nil && r.State == sallyport.Done:
 		o.wait = time.Second // look again: it is running, or it is done and its result is there
 		return o

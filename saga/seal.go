@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,9 +29,10 @@ type Agents interface {
 // saga is driven by who minted it and its agent is in good standing. No other
 // door knows a Seal.
 type Seal struct {
-	Agents Agents
-	Sagas  Reader
-	Now    func() time.Time
+	Agents    Agents
+	Sagas     Reader
+	Approvals Approvals
+	Now       func() time.Time
 
 	once sync.Once
 	key  [32]byte
@@ -44,6 +44,12 @@ type Seal struct {
 // A Reader finds a saga of a tenant, or code NotFound.
 type Reader interface {
 	Saga(ctx context.Context, tenant, id string) (sallyport.Saga, error)
+}
+
+// Approvals tell who approved a plan, and who is an admin today.
+type Approvals interface {
+	Ticket(ctx context.Context, tenant, id string) (sallyport.Ticket, error)
+	Admins(ctx context.Context, tenant string) ([]sallyport.Admin, error)
 }
 
 // An errand is what one credential is for.
@@ -181,8 +187,9 @@ func (s *Seal) Enter(_ context.Context, who sallyport.Principal, saga string) er
 
 // Judge implements gateway.Plans. The approval of a plan covers a call that is
 // what the plan says, with values of the declared form in it, for what it was
-// judged to be, and no more than a day later.
-func (s *Seal) Judge(q gateway.Question, _ string, by []string) gateway.PlanVerdict {
+// judged to be, if humans were asked for no less than today, and no more than a
+// day later.
+func (s *Seal) Judge(ctx context.Context, q gateway.Question, _ string, now []sallyport.Demand) gateway.PlanVerdict {
 	e, ok := s.errand(q.Who.TokenID)
 	if !ok {
 		return gateway.PlanVerdict{Strayed: "the call is no step of a saga"}
@@ -191,12 +198,32 @@ func (s *Seal) Judge(q gateway.Question, _ string, by []string) gateway.PlanVerd
 	c, t := e.call, q.Tool
 	same := t.Name == c.Tool && t.Version == c.Version && t.Digest == c.Digest && t.Origin.Endpoint == c.Endpoint && t.Origin.Credential == c.Credential
 	judged := q.Risk.Level <= c.Risk.Level && (c.Risk.Irreversible || !q.Risk.Irreversible)
-	met := !slices.ContainsFunc(by, func(id string) bool { return !slices.Contains(e.saga.Policies, id) })
 	fresh := s.Now().Before(e.saga.CreatedAt.Add(approvalLife))
-	if e.saga.Ticket != "" && v.Strayed == "" && !e.fill.Open && same && judged && met && fresh {
+	if e.saga.Ticket != "" && v.Strayed == "" && !e.fill.Open && same && judged && fresh && s.met(ctx, e.saga, now) {
 		v.Ticket = e.saga.Ticket
 	}
 	return v
+}
+
+// met reports whether those who approved the plan were asked for all that is
+// demanded now, and as admins of today, in the groups of today, still say it.
+func (s *Seal) met(ctx context.Context, saga sallyport.Saga, now []sallyport.Demand) bool {
+	if len(now) == 0 {
+		return true
+	}
+	if !sallyport.Covered(saga.Demands, now) {
+		return false
+	}
+	t, err := s.Approvals.Ticket(ctx, saga.Tenant, saga.Ticket)
+	if err != nil {
+		return false
+	}
+	admins, err := s.Approvals.Admins(ctx, saga.Tenant)
+	if err != nil {
+		return false
+	}
+	votes, _ := t.VotesToday(admins)
+	return len(sallyport.Unmet(t.Widened(now), votes)) == 0
 }
 
 // A Sealed is the authorizer of the steps' gateway: a credential is good for

@@ -30,7 +30,7 @@ func idOf(callID string) string { return sallyport.SagaKeyPrefix + strings.TrimP
 func (e *Engine) Start(ctx context.Context, job sallyport.Job) (sallyport.Saga, error) {
 	d, err := e.Book.Draft(job.Args)
 	if err == nil && len(d.Missing) > 0 {
-		err = &sallyport.Error{Code: sallyport.Denied, Message: fmt.Sprintf("unknown tool %.64q", d.Missing[0]), Hint: "list the tools: the name may have changed"}
+		err = &sallyport.Error{Code: sallyport.NotFound, Message: fmt.Sprintf("unknown tool %.64q", d.Missing[0]), Hint: "list the tools: the name may have changed"}
 	}
 	if err != nil {
 		return sallyport.Saga{}, notExecuted(err)
@@ -47,7 +47,7 @@ func (e *Engine) Start(ctx context.Context, job sallyport.Job) (sallyport.Saga, 
 		if err != nil {
 			return s, notExecuted(err)
 		}
-		s.Policies = t.Policies
+		s.Demands = t.Demands
 	}
 	return e.create(ctx, s)
 }
@@ -134,7 +134,10 @@ func (e *Engine) Enter(ctx context.Context, who sallyport.Principal, saga string
 
 // Judge implements gateway.Plans for the agents' doors: a call that starts a
 // plan binds its digest, one that joins an ad-hoc saga brings what undoes it.
-func (e *Engine) Judge(q gateway.Question, saga string, _ []string) gateway.PlanVerdict {
+func (e *Engine) Judge(_ context.Context, q gateway.Question, saga string, _ []sallyport.Demand) gateway.PlanVerdict {
+	if saga != "" && plan.IsRun(q.Tool) {
+		return gateway.PlanVerdict{Refused: "a plan cannot be part of an open saga: rolling that back would not undo it"}
+	}
 	if plan.IsRun(q.Tool) {
 		return gateway.PlanVerdict{Digest: plan.JudgedDigest(q.Risk)}
 	}

@@ -167,9 +167,45 @@ func TestUnknownToolInAPlan(t *testing.T) {
 	defer h.end()
 	for _, tool := range []string{"nothing", plan.ToolRun} {
 		_, err := h.front.Call(t.Context(), h.request("name: p\nsteps:\n- {id: a, tool: "+tool+"}\n"))
-		if code := sallyport.CodeOf(err); err == nil || code != sallyport.Denied && code != sallyport.Invalid {
+		if code := sallyport.CodeOf(err); err == nil || code != sallyport.NotFound && code != sallyport.Invalid {
 			t.Errorf("%s: %v", tool, err)
 		}
 	}
 	w.want()
+}
+
+// An approved plan whose tools are not there yet, as after a start, is not
+// refused for good: the approval waits for them.
+func TestTO23_PlanBeforeItsToolsAreTold(t *testing.T) {
+	w := newWorld(t)
+	w.risk["do"] = sallyport.Risk{Level: sallyport.Critical, Reasons: []string{"cannot be told"}}
+	h := w.live(0, false)
+	t.Cleanup(h.end)
+	req := h.request(planOf("a", "b"))
+	_, err := h.front.Call(t.Context(), req)
+	e, ours := errors.AsType[*sallyport.Error](err)
+	if !ours || e.Code != sallyport.Pending {
+		t.Fatalf("not asked: %v", err)
+	}
+	h.decide(e.Ticket, true)
+	req.Ticket = e.Ticket
+	hide := func(hidden bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.hidden = hidden
+	}
+	hide(true)
+	if _, err := h.front.Call(t.Context(), req); sallyport.CodeOf(err) != sallyport.NotFound {
+		t.Errorf("without its tools: %v", err)
+	}
+	if tk, err := h.db.Ticket(t.Context(), "t", e.Ticket); err != nil || tk.State != sallyport.TicketApproved {
+		t.Errorf("the ticket is %s, %v", tk.State, err)
+	}
+	hide(false)
+	res, err := h.front.Call(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.until(idIn(t, res), sallyport.SagaSucceeded)
+	h.want("do a", "do b")
 }

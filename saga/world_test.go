@@ -29,6 +29,8 @@ import (
 // A world is everything that outlives a gateway: a database, the record's key,
 // and targets that remember what was done to them.
 type world struct {
+	hidden bool // servers have not told their tools yet; guarded by mu
+
 	t    *testing.T
 	dir  string
 	key  *audit.Key
@@ -200,7 +202,7 @@ func (h *house) wire() {
 			Log: slog.New(slog.DiscardHandler), Plans: plans, Tickets: approval.New(h.db, h.db, approval.Options{}),
 		}
 	}
-	h.seal = &saga.Seal{Agents: h.world, Sagas: h.db, Now: time.Now}
+	h.seal = &saga.Seal{Agents: h.world, Sagas: h.db, Approvals: h.db, Now: time.Now}
 	policies := plan.Authorizer{Authorizer: policy{h.world}, Book: book}
 	h.steps = build(h.seal, saga.Sealed{Authorizer: policies, Seal: h.seal}, h.seal)
 	h.engine = saga.New(saga.Options{Store: h.db, Ledger: h.db, Gateway: h.steps, Seal: h.seal, Book: book, Owner: h.db.Writer(),
@@ -237,7 +239,7 @@ func (w *world) Agent(_ context.Context, tenant, id string) (sallyport.Agent, er
 	return w.agent, nil
 }
 
-func (w *world) Assess(t sallyport.Tool, _ json.RawMessage) sallyport.Risk {
+func (w *world) Assess(_ context.Context, t sallyport.Tool, _ json.RawMessage) sallyport.Risk {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r, ok := w.risk[t.Name]; ok {
@@ -291,7 +293,7 @@ func (c catalogOf) Resolve(_, name string) (sallyport.Tool, error) {
 			return t, nil
 		}
 	}
-	if !slices.Contains([]string{"do", "undo", "read", "delete_all"}, name) {
+	if c.w.hidden || !slices.Contains([]string{"do", "undo", "read", "delete_all"}, name) {
 		return sallyport.Tool{}, &sallyport.Error{Code: sallyport.NotFound}
 	}
 	return sallyport.Tool{Name: name, Version: "1", Digest: c.w.digest, Status: sallyport.ToolActive, Manifest: c.w.manif[name],
@@ -319,6 +321,7 @@ type plain struct{}
 func (plain) Result(_ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return out.Content, out.IsError, nil, nil
 }
+func (plain) Stream() func([]byte) string                { return func(b []byte) string { return string(b) } }
 func (plain) Notice(n sallyport.Notice) sallyport.Notice { return n }
 func (plain) JSON(v json.RawMessage) json.RawMessage     { return v }
 func (plain) Text(s string) string                       { return s }

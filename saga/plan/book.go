@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -313,7 +314,7 @@ func (b *Book) risk(t sallyport.Tool, args json.RawMessage) sallyport.Risk {
 	if err != nil {
 		return worst("its arguments cannot be read")
 	}
-	risk := b.Assessor.Assess(t, canonical)
+	risk := b.Assessor.Assess(context.Background(), t, canonical)
 	for _, l := range later {
 		if risk.Mutating() || l.Irreversible { // a tool that only reads does so whatever it is given
 			risk = risk.Join(l)

@@ -83,6 +83,7 @@ func TestRefuses(t *testing.T) {
 		{step("arguments: {x: {$ref: inputs.a, extra: 1}}"), "no key"},
 		{step("arguments: {x: {$ref: inputs.a, type: object}}"), "unexpected type"},
 		{step("arguments: {x: {$ref: inputs.a, pattern: '('}}"), "cannot be used"},
+		{step("arguments: {x: {$ref: inputs.a, pattern: '[0-9]+)|(?:.*'}}"), "cannot be used"},
 		{step("arguments: {x: {$ref: inputs.a, type: integer, pattern: a}}"), "cannot be used"},
 		{step("arguments: {$ref: inputs.all}"), "must be a block of keys"},
 		{step("arguments: [1]"), "must be a block of keys"},

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -41,10 +42,10 @@ type Assessor struct {
 }
 
 // Assess is pure, as every assessor is.
-func (a Assessor) Assess(t sallyport.Tool, args json.RawMessage) sallyport.Risk {
+func (a Assessor) Assess(ctx context.Context, t sallyport.Tool, args json.RawMessage) sallyport.Risk {
 	switch {
 	case t.Origin.Backend != Backend:
-		return a.Next.Assess(t, args)
+		return a.Next.Assess(ctx, t, args)
 	case t.Origin.Name == ToolStatus:
 		return sallyport.Risk{Level: sallyport.Low, Reasons: []string{"shows the caller's own sagas"}}
 	case !IsRun(t):
@@ -109,8 +110,9 @@ func (a Authorizer) join(q gateway.Question, v gateway.Verdict, what string, c s
 		}
 	}
 	switch {
-	case err != nil || t.Name == "": // the same words whether it does not exist or is not theirs
-		return no(fmt.Sprintf("unknown tool %.64q", c.Tool)), nil
+	case err != nil || t.Name == "": // the same words whether it does not exist, is not theirs, or its server has not told its tools yet
+		why := fmt.Sprintf("unknown tool %.64q", c.Tool)
+		return no(why), &sallyport.Error{Code: sallyport.NotFound, Step: sallyport.Authorize, Message: what + ": " + why}
 	case t.Status != sallyport.ToolActive:
 		return no(fmt.Sprintf("tool %s is quarantined: %s", t.Name, t.StatusReason)), nil
 	}

@@ -91,7 +91,11 @@ func (s source) ref(n node) (ref, error) {
 		return r, s.errorf(n.line, "give a short pattern to a string", "this pattern cannot be used")
 	}
 	r.kind = "string"
-	// The whole value must match: half a match is how a wildcard gets in.
+	// The whole value must match: half a match is how a wildcard gets in. So is a
+	// parenthesis that closes ours, so the pattern is one by itself.
+	if _, err = regexp.Compile(pattern); err != nil {
+		return r, s.errorf(n.line, "write a regular expression", "the pattern %.60q cannot be used", pattern)
+	}
 	if r.pattern, err = regexp.Compile(`\A(?:` + pattern + `)\z`); err != nil {
 		return r, s.errorf(n.line, "write a regular expression", "the pattern %.60q cannot be used", pattern)
 	}
