@@ -41,7 +41,8 @@ type stand struct {
 	events  []string
 	expired bool // the token
 
-	starting bool // servers have not told their tools yet
+	starting bool   // servers have not told their tools yet
+	telling  func() // happens when the gateway asks whether they have
 }
 
 func newStand(t *testing.T, rules store.TicketRules) *stand {
@@ -131,14 +132,16 @@ func (s *stand) Authenticate(_ context.Context, _, bearer string) (sallyport.Pri
 	return s.who, nil
 }
 func (*stand) Admit(sallyport.Principal, int) (func(), error) { return func() {}, nil }
-func (s *stand) Assess(t sallyport.Tool, args json.RawMessage) sallyport.Risk {
+func (s *stand) Assess(_ context.Context, t sallyport.Tool, args json.RawMessage) sallyport.Risk {
 	return s.risk(t, args)
 }
 
 // harmless finds nothing in any call.
 type harmless struct{}
 
-func (harmless) Assess(sallyport.Tool, json.RawMessage) sallyport.Risk { return sallyport.Risk{} }
+func (harmless) Assess(context.Context, sallyport.Tool, json.RawMessage) sallyport.Risk {
+	return sallyport.Risk{}
+}
 
 type tools struct{ *stand }
 
@@ -157,7 +160,13 @@ func (c tools) Validate(_ sallyport.Tool, args json.RawMessage) error {
 	return nil
 }
 func (c tools) Generation() uint64 { return c.gen }
-func (c tools) Listed(string) bool { return !c.starting }
+func (c tools) Listed(string) bool {
+	if tell := c.telling; tell != nil {
+		c.telling = nil
+		tell()
+	}
+	return !c.starting
+}
 
 type policies struct{ *stand }
 
@@ -188,6 +197,7 @@ type plain struct{}
 func (plain) Result(_ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return out.Content, out.IsError, nil, nil
 }
+func (plain) Stream() func([]byte) string                { return func(b []byte) string { return string(b) } }
 func (plain) Notice(n sallyport.Notice) sallyport.Notice { return n }
 func (plain) JSON(v json.RawMessage) json.RawMessage     { return v }
 func (plain) Text(s string) string                       { return s }
@@ -341,7 +351,12 @@ func TestTO23_ServerHasNotToldItsToolsYet(t *testing.T) {
 		if e, ok := errors.AsType[*sallyport.Error](err); !ok || e.Code != sallyport.Unavailable || e.RetryAfter == 0 || len(s.ran) != 0 {
 			t.Fatalf("keyed %t: %v, ran %d", keyed, err, len(s.ran))
 		}
-		s.tools["pay"], s.starting = tool, false
+		tell := func() { s.tools["pay"], s.starting, s.gen = tool, false, s.gen+1 }
+		s.telling = tell // in the middle of a call that did not find it
+		_, err = s.Call(t.Context(), resume)
+		if e, ok := errors.AsType[*sallyport.Error](err); !ok || e.Code != sallyport.Unavailable || s.starting || len(s.ran) != 0 {
+			t.Fatalf("keyed %t, as it does: %v, starting %t, ran %d", keyed, err, s.starting, len(s.ran))
+		}
 		if _, err := s.Call(t.Context(), resume); err != nil || len(s.ran) != 1 {
 			t.Errorf("keyed %t, once it has: %v, ran %d", keyed, err, len(s.ran))
 		}

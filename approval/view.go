@@ -164,6 +164,14 @@ func (v *View) list(what string, items []string, with string) string {
 	return text
 }
 
+// Destination is an endpoint in words: a URL, or which command line it is.
+func Destination(endpoint string) string {
+	if endpoint == "" || strings.Contains(endpoint, "://") {
+		return endpoint
+	}
+	return "the command with sha256 " + grouped(endpoint)
+}
+
 // details say who asks, for what, and who may decide.
 func (v *View) details(tk sallyport.Ticket) {
 	bd := tk.Binding
@@ -180,7 +188,7 @@ func (v *View) details(tk sallyport.Ticket) {
 	put("made by", tk.Actor)
 	put("tenant", bd.Tenant)
 	put("profile", bd.Profile)
-	put("goes to", bd.Endpoint)
+	put("goes to", Destination(bd.Endpoint))
 	put("credential", bd.Credential)
 	put("runs in", strings.TrimSpace(bd.Tier+" "+bd.Image))
 	v.detail("may reach", v.list("may reach", bd.Egress, ", "))

@@ -173,3 +173,14 @@ func TestViewTellsAll(t *testing.T) {
 		}
 	}
 }
+
+// Where a call goes is an address, or said to be a command line.
+func TestDestination(t *testing.T) {
+	for endpoint, want := range map[string]string{
+		"": "", "https://s.test/mcp": "https://s.test/mcp", "021459c2710c7e2f": "the command with sha256 021459c2 710c7e2f",
+	} {
+		if got := approval.Destination(endpoint); got != want {
+			t.Errorf("%q: got %q, want %q", endpoint, got, want)
+		}
+	}
+}

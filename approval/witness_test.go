@@ -188,6 +188,7 @@ func TestBindingChangedAfterApproval(t *testing.T) {
 		"Tier":        tool(func(t *sallyport.Tool) { t.Manifest.Tiers = []string{"isolate"} }),
 		"Egress":      tool(func(t *sallyport.Tool) { t.Manifest.Egress = []string{"evil.test:443"} }),
 		"Witness":     func(_ *stand, w *world, _ *sallyport.Request) { w.set("/srv/pay.csv", "other") },
+		"Saga":        nil, // test/conformance: a call stays in the saga that it was made in
 		"Plan":        nil, // no path sets it yet but a saga's; the ledger's hash covers it, see below
 	}
 	typ := reflect.TypeFor[sallyport.Binding]()

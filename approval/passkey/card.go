@@ -49,7 +49,7 @@ func cardOf(t sallyport.Ticket, now time.Time) *card {
 	}
 	for _, f := range []fact{
 		{"tool", b.Tool + " (version " + b.ToolVersion + ")"}, {"agent", b.Principal}, {"on behalf of", b.OnBehalfOf},
-		{"touches", strings.Join(t.Risk.Objects, ", ")}, {"goes to", b.Endpoint}, {"credential", b.Credential},
+		{"touches", strings.Join(t.Risk.Objects, ", ")}, {"goes to", approval.Destination(b.Endpoint)}, {"credential", b.Credential},
 		{"not bound", strings.Join(t.Unbound, ", ")}, {"demanded by", strings.Join(t.Policies, ", ")},
 	} {
 		if f.Text != "" {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,8 +43,9 @@ type Moves interface {
 	// which they did, and when the last of them did.
 	MovedTickets(ctx context.Context, tenant string, since time.Time, most int) ([]sallyport.Ticket, time.Time, error)
 
-	// Swept tells how far a hook has looked; zero for one that never has.
-	Swept(ctx context.Context, tenant, hook string) (time.Time, error)
+	// Swept tells since when a hook is there, and how far it has looked; zero
+	// for one that never has.
+	Swept(ctx context.Context, tenant, hook string) (began, swept time.Time, err error)
 
 	// PruneWebhooks forgets what is over since before a time.
 	PruneWebhooks(ctx context.Context, before time.Time) error
@@ -159,10 +161,10 @@ const overlap = time.Minute
 const page = 200
 
 // sweep puts what happened since the last one into the outbox. A hook that is
-// new begins now.
+// new begins now: it is told of no ticket that was there before.
 func (b *Outbox) sweep(ctx context.Context, h Hook) error {
 	now := clock(b.o.Clock)
-	swept, err := b.moves.Swept(ctx, b.tenant, h.Name)
+	began, swept, err := b.moves.Swept(ctx, b.tenant, h.Name)
 	if err != nil {
 		return err
 	}
@@ -176,10 +178,11 @@ func (b *Outbox) sweep(ctx context.Context, h Hook) error {
 		if err != nil || len(moved) == 0 {
 			return err
 		}
-		if err := b.put(ctx, h, moved, swept, last, now); err != nil {
+		young := slices.DeleteFunc(moved, func(t sallyport.Ticket) bool { return t.CreatedAt.Before(began) })
+		if err := b.put(ctx, h, young, swept, last, now); err != nil {
 			return err
 		}
-		if len(moved) < page {
+		if full := len(moved) == page; !full {
 			return nil
 		}
 		if !last.After(since) { // a page full of one moment

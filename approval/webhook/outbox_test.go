@@ -96,6 +96,35 @@ func TestTold(t *testing.T) {
 }
 
 // Nobody is told what nobody asked for.
+// A new webhook is told nothing of tickets that were there before it, neither
+// that they were opened a moment ago nor what becomes of them.
+func TestNewWebhookIsToldOfNewTickets(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(t, nil)
+	r.Start()
+	old, older := w.ticket("old", critical()), w.ticket("older", critical())
+	w.decide(older.ID)
+	w.pass(30 * time.Second)
+	w.run(webhook.Options{Clock: w.now}, hook("chat", r.URL+"/hook"))
+	w.pass(time.Second)
+	w.decide(old.ID)
+	young := w.ticket("young", critical())
+	w.decide(young.ID)
+	w.eventually("the new ticket", func() bool { return len(r.all()) >= 2 })
+	time.Sleep(50 * time.Millisecond) // ten looks
+	got := r.ids()
+	slices.Sort(got) // messages that are sent at once may overtake each other
+	if !slices.Equal(got, []string{"msg_tkt_young_decided", "msg_tkt_young_opened"}) {
+		t.Errorf("told: %v", got)
+	}
+}
+
+func (w *world) decide(id string) {
+	w.Helper()
+	_, err := w.engine.Decide(w.Context(), "t", sallyport.Decision{Ticket: id, By: "alice", Approve: true})
+	w.must(err)
+}
+
 func TestEventsAreChosen(t *testing.T) {
 	w := newWorld(t)
 	some, all := newReceiver(t, nil), newReceiver(t, nil)
@@ -336,7 +365,7 @@ func TestKilledOutboxLosesNothing(t *testing.T) {
 	}
 	cmd := start()
 	w.eventually("the first process looks", func() bool {
-		at, err := w.db.Swept(t.Context(), "t", "chat")
+		_, at, err := w.db.Swept(t.Context(), "t", "chat")
 		return err == nil && !at.IsZero()
 	})
 	want := map[string]bool{}
