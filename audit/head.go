@@ -199,3 +199,13 @@ func (h *headFile) publish(size int64, msg []byte) error {
 	h.synced = l.size
 	return nil
 }
+
+// Heads joins kept heads from several places into one Options.Head.
+func Heads(texts ...[]byte) []byte {
+	for i, t := range texts {
+		if len(t) > 0 && !bytes.HasSuffix(t, []byte("\n")) {
+			texts[i] = append(bytes.Clone(t), '\n')
+		}
+	}
+	return bytes.Join(texts, nil)
+}

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,6 +74,7 @@ func Verify(ctx context.Context, src Source, o Options) (Report, error) {
 	if err != nil {
 		return rep, err
 	}
+	var checked []*checker
 	for _, st := range logs {
 		c := &checker{src: src, keys: vs, state: st, kept: kept[st.Writer], rep: &rep,
 			log: LogReport{Writer: st.Writer, Erased: []int64{}}, erasing: map[int64][]int64{}}
@@ -82,8 +82,10 @@ func Verify(ctx context.Context, src Source, o Options) (Report, error) {
 			return rep, err
 		}
 		rep.Logs = append(rep.Logs, c.log)
+		checked = append(checked, c)
 		delete(kept, st.Writer)
 	}
+	settle(checked, &rep)
 	for writer, hs := range kept {
 		last := hs[len(hs)-1]
 		if err := vs.check(last); err != nil {
@@ -140,6 +142,8 @@ type checker struct {
 	erasing map[int64][]int64 // entry that must record erasures → entries erased
 	pending []tlog.Hash       // recomputed hashes not yet held against the stored ones
 	first   int64             // index of pending[0]
+	foreign []string          // what is not signed by a given key
+	retires []retired         // other logs, by entries of this one
 	suspect []int64           // entries whose stored hash is not what the row gives, ascending
 	inner   []node            // the same for hashes above the leaves
 }
@@ -240,6 +244,8 @@ func (c *checker) payload(r Row) {
 		c.problem(r.Seq, "its payload is missing, and no entry records that it was erased")
 	case !r.Opens():
 		c.problem(r.Seq, "its payload is not what the entry committed to: payload, salt or commitment was altered")
+	default:
+		c.retirement(r)
 	}
 }
 
@@ -295,7 +301,7 @@ func (c *checker) keptAt() {
 			continue
 		}
 		if err := c.keys.check(h); err != nil {
-			c.problem(-1, fmt.Sprintf("a head kept elsewhere (size %d) is not signed by a given key: %v", h.size, err))
+			c.unsigned(fmt.Sprintf("a head kept elsewhere (size %d) is not signed by a given key: %v", h.size, err))
 		}
 	}
 }
@@ -351,7 +357,7 @@ func (c *checker) finish() {
 		c.problem(-1, fmt.Sprintf("the log says %d entries, its head says %d of %s", c.state.Size, h.size, h.writer))
 	default:
 		if err := c.keys.check(h); err != nil {
-			c.problem(-1, fmt.Sprintf("the log's head is not signed by a given key (rewritten and signed anew?): %v", err))
+			c.unsigned(fmt.Sprintf("the log's head is not signed by a given key (another gateway's? then append its keys/audit.pub to keys/audit-others.pub here; else it was rewritten and signed anew): %v", err))
 		}
 	}
 	rowsHold := err == nil && h.root == root
@@ -378,21 +384,11 @@ func (c *checker) finish() {
 func (c *checker) beyondEnd() {
 	for _, h := range c.kept {
 		if err := c.keys.check(h); err != nil {
-			c.problem(-1, fmt.Sprintf("a head kept elsewhere (size %d) is not signed by a given key: %v", h.size, err))
+			c.unsigned(fmt.Sprintf("a head kept elsewhere (size %d) is not signed by a given key: %v", h.size, err))
 			continue
 		}
 		c.problem(-1, fmt.Sprintf("the log was cut back: it has %d entries, a head kept elsewhere at %s says %d",
 			c.tree.size, h.time.Format("2006-01-02 15:04:05Z"), h.size))
 		return
 	}
-}
-
-// Heads joins kept heads from several places into one Options.Head.
-func Heads(texts ...[]byte) []byte {
-	for i, t := range texts {
-		if len(t) > 0 && !bytes.HasSuffix(t, []byte("\n")) {
-			texts[i] = append(bytes.Clone(t), '\n')
-		}
-	}
-	return bytes.Join(texts, nil)
 }

@@ -10,8 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -237,25 +235,6 @@ func allowsAll(src *cedargo.Policy) bool {
 	_, principal := t.Principal.(xast.ScopeTypeAll)
 	_, resource := t.Resource.(xast.ScopeTypeAll)
 	return src.Effect() == cedargo.Permit && principal && resource && len(t.Conditions) == 0
-}
-
-var parsePosition = regexp.MustCompile(`<input>:(\d+):(\d+)`)
-
-// parseProblem finds the position in a parser's error and says it plainly.
-func (l *loader) parseProblem(name string, text []byte, err error) Problem {
-	p := Problem{File: l.path(name), Line: 1, Column: 1, Hint: "see the examples in the starter policies"}
-	msg := err.Error()
-	if m := parsePosition.FindStringSubmatch(msg); m != nil {
-		p.Line, _ = strconv.Atoi(m[1])
-		p.Column, _ = strconv.Atoi(m[2])
-		msg = strings.Replace(msg, " at "+m[0], "", 1)
-		msg = strings.Replace(msg, m[0]+": ", "", 1)
-	}
-	p.Message = strings.TrimPrefix(msg, "parser error: ")
-	if last := 1 + strings.Count(string(text), "\n"); p.Line >= last {
-		p.Hint = "the file ends too early: was it cut short? Each policy ends with a semicolon"
-	}
-	return p
 }
 
 func (l *loader) path(name string) string { return filepath.Join(l.dir, name) }

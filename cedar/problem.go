@@ -63,7 +63,7 @@ func failure(ps Problems) error {
 		hint = "run `sallyport policy check` to see every problem"
 	}
 	return &sallyport.Error{
-		Code: sallyport.Unavailable, Step: sallyport.Authorize,
+		Code: sallyport.Invalid, Step: "configure",
 		Message: "the policies are not usable: " + msg, Hint: hint, Err: ps,
 	}
 }

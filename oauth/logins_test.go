@@ -32,11 +32,7 @@ func newLogins(t *testing.T) (*oauth.Logins, *people, *clock, string) {
 	}
 	p := &people{admins: map[string]sallyport.Admin{"default/root": {Tenant: "default", Name: "root", PasswordHash: hash}}}
 	c := newClock()
-	l, err := oauth.NewLogins(p, c.now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l, p, c, password
+	return oauth.NewLogins(p, c.now), p, c, password
 }
 
 var peer = oauth.Peer{UID: 1000, Session: 4711, Started: 99}

@@ -69,10 +69,21 @@ func HashPassword(password string) (string, error) {
 	}
 	var salt [16]byte
 	_, _ = rand.Read(salt[:])
-	key := argon2.IDKey([]byte(password), salt[:], argonTime, argonMemory, argonThreads, argonKeyLen)
+	return passwordHash(salt[:], argon2.IDKey([]byte(password), salt[:], argonTime, argonMemory, argonThreads, argonKeyLen)), nil
+}
+
+func passwordHash(salt, key []byte) string {
 	e := base64.RawStdEncoding
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version,
-		argonMemory, argonTime, argonThreads, e.EncodeToString(salt[:]), e.EncodeToString(key)), nil
+		argonMemory, argonTime, argonThreads, e.EncodeToString(salt), e.EncodeToString(key))
+}
+
+// nobodysHash is of no password that anybody knows. A password is held against
+// it as slowly as against any other.
+func nobodysHash() string {
+	var b [16 + argonKeyLen]byte
+	_, _ = rand.Read(b[:])
+	return passwordHash(b[:16], b[16:])
 }
 
 // passwordMatches checks a password against a hash made by HashPassword, now
