@@ -1,6 +1,10 @@
 package redact
 
-import "strings"
+import (
+	"strings"
+
+	"sallyport.dev/sallyport/redact/keywords"
+)
 
 // secretKeys are names of JSON members whose text is a secret whatever it
 // looks like, compared without case and signs, by their end.
@@ -47,7 +51,7 @@ func hint(key string) bool {
 		return false
 	}
 	for i := range len(key) {
-		switch fold(key[i]) {
+		switch keywords.Fold(key[i]) {
 		case 'p', 's', 't', 'k', 'a', 'c': // password, secret, token, key, auth, cred
 			rest := key[i:]
 			for _, w := range [...]string{"pass", "pwd", "secret", "token", "key", "auth", "cred", "api", "access"} {
@@ -64,7 +68,7 @@ func secretKey(key, s string) string {
 	var buf [maxIdent]byte
 	b := buf[:0]
 	for i := range len(key) {
-		if c := fold(key[i]); c != '_' && c != '-' && c != '.' && c != ' ' {
+		if c := keywords.Fold(key[i]); c != '_' && c != '-' && c != '.' && c != ' ' {
 			b = append(b, c)
 		}
 	}

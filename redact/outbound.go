@@ -9,33 +9,35 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/redact/encoded"
+	"sallyport.dev/sallyport/redact/known"
 	"sallyport.dev/sallyport/redact/visible"
 )
 
 // A Known is a secret that is known by its value.
-type Known struct{ Name, Value string }
+type Known = known.Secret
 
-// spans finds the secret in s.
-func (k Known) spans(s string, spans []span) []span {
-	if len(k.Value) < minKnown {
+func stored(k Known, s string, spans []span) []span {
+	if len(k.Value) < known.Min {
 		return spans
 	}
-	for from := strings.Index(s, k.Value); from >= 0; {
-		end := from + len(k.Value)
-		spans = append(spans, span{start: from, end: end, name: "stored secret " + k.Name, rank: rankOwn})
-		if from = strings.Index(s[end:], k.Value); from >= 0 {
-			from += end
-		}
+	return told(spans, known.Find(s, k), "stored secret ")
+}
+
+// told adds hits to spans.
+func told(spans []span, hits []known.Hit, prefix string) []span {
+	for _, h := range hits {
+		spans = append(spans, span{start: h.Start, end: h.End, name: prefix + h.Name, rank: rankOwn})
 	}
 	return spans
 }
 
 // know has w search for the secrets that can stand in raw.
-func (w *work) know(known func() []Known, raw []byte) {
-	if known == nil {
+func (w *work) know(all func() []Known, raw []byte) {
+	if all == nil {
 		return
 	}
-	w.stored = known()
+	w.stored = all()
+	w.forms = w.cache.Of(w.stored)
 	escapes := bytes.Contains(raw, []byte(`\u`)) || visible.Index(string(raw)) >= 0 // either can tear a value apart
 	for _, k := range w.stored {
 		body := quote(nil, k.Value)
@@ -43,10 +45,14 @@ func (w *work) know(known func() []Known, raw []byte) {
 			w.known = append(w.known, k)
 		}
 	}
+	var whose []string
+	w.parts, whose = known.Cut(raw, w.stored)
+	for _, name := range whose {
+		w.cut = append(w.cut, "flag: stored secret "+name+" in parts")
+	}
 }
 
 const (
-	minKnown     = 8       // bytes of a known secret that is searched for
 	maxOutbound  = 1 << 20 // bytes of arguments that are looked through
 	maxLayers    = 4       // encodings around a secret
 	maxLeaks     = 16      // that are told
@@ -127,7 +133,7 @@ func (o *outbound) text(s, key, path string, layer int) {
 	bare, _ := strip(s)
 	o.spans(bare, 0, len(bare), path)
 	for _, k := range o.known {
-		if len(k.Value) >= minKnown && strings.Contains(bare, k.Value) {
+		if len(k.Value) >= known.Min && strings.Contains(bare, k.Value) {
 			o.leak(path, "stored secret "+k.Name, k.Value)
 		}
 	}
@@ -159,7 +165,7 @@ func (o *outbound) leak(path, name, value string) {
 	text := name + ", fingerprint " + o.print(value)
 	path = o.work.clean(path) // a name can be a secret, too
 	for _, k := range o.known {
-		if len(k.Value) >= minKnown {
+		if len(k.Value) >= known.Min {
 			path = strings.ReplaceAll(path, k.Value, markOpen+k.Name+markClose)
 		}
 	}

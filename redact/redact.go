@@ -20,6 +20,7 @@ import (
 	"sync"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/redact/known"
 	"sallyport.dev/sallyport/redact/visible"
 	"sallyport.dev/sallyport/redact/wrap"
 )
@@ -54,8 +55,9 @@ type Options struct {
 
 // A Sanitiser cleans results. It is safe for concurrent use.
 type Sanitiser struct {
-	opt  Options
-	load func() (*rules, error)
+	opt     Options
+	load    func() (*rules, error)
+	indexes known.Cache
 }
 
 // New returns a Sanitiser. It compiles nothing yet: see Warm.
@@ -85,7 +87,7 @@ func (s *Sanitiser) work(show bool) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &work{rules: r, pii: s.opt.PII, b64: s.opt.Base64, show: show}, nil
+	return &work{rules: r, pii: s.opt.PII, b64: s.opt.Base64, show: show, cache: &s.indexes}, nil
 }
 
 // Result masks secrets, makes hidden characters visible and bounds the size of
@@ -118,6 +120,7 @@ func (s *Sanitiser) Result(tool sallyport.Tool, out sallyport.Output) (clean jso
 		}
 		w.tally.notes = append(w.tally.notes, "untrusted: wrapped")
 	}
+	w.tally.notes = append(w.tally.notes, w.cut...)
 	isError = out.IsError || read.isError
 	if !isError {
 		w.tally.notes = append(w.tally.notes, s.schema(tool, read.structured)...)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"sallyport.dev/sallyport/redact/inject"
+	"sallyport.dev/sallyport/redact/keywords"
 )
 
 // A span is a part of a text that must not get out.
@@ -28,7 +29,7 @@ const (
 // A rules is everything that is compiled once: gitleaks' rules, our own, the
 // phrases to flag and the automaton that says which of them to try.
 type rules struct {
-	words  *automaton
+	words  *keywords.Automaton
 	owner  []wordKind // keyword → what it is for
 	leaks  []leakRule
 	byWord [][]uint16 // keyword → leak rules to run
@@ -124,7 +125,7 @@ func newRules() (*rules, error) {
 			r.byWord[id] = append(r.byWord[id], uint16(i))
 		}
 	}
-	r.words = newAutomaton(words)
+	r.words = keywords.New(words)
 	r.pool.New = func() any { return &scratch{run: make([]bool, len(r.leaks))} }
 	return r, nil
 }
@@ -162,7 +163,7 @@ func (r *rules) look(s string, c *scratch) {
 	for _, i := range r.always {
 		c.run[i] = true
 	}
-	r.words.find(s, func(w uint16, end int) {
+	r.words.Find(s, func(w uint16, end int) {
 		for _, i := range r.byWord[w] {
 			if !c.run[i] && (int(i) != r.assign || assigned(s, end)) {
 				c.run[i], c.any = true, true
@@ -177,7 +178,7 @@ func (r *rules) look(s string, c *scratch) {
 				c.dsn = append(c.dsn, end)
 			}
 		default:
-			c.hits = append(c.hits, hit{kind: kind, len: uint8(len(r.words.words[w])), end: end})
+			c.hits = append(c.hits, hit{kind: kind, len: uint8(len(r.words.Words[w])), end: end})
 		}
 	})
 }

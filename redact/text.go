@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport/redact/encoded"
+	"sallyport.dev/sallyport/redact/known"
 	"sallyport.dev/sallyport/redact/visible"
 )
 
@@ -16,8 +17,13 @@ type work struct {
 	show  bool // make hidden characters visible
 	tally tally
 
-	known  []Known // by value, that stand in the document
-	stored []Known // all of them, for what is encoded in it
+	known  []Known  // by value, that stand in the document
+	stored []Known  // all of them, for what is encoded in it
+	parts  []Known  // of those that the document's texts cut in two
+	cut    []string // what to say of that
+
+	cache *known.Cache
+	forms *known.Index // of all of them in the usual encodings
 }
 
 // clean masks s and makes it visible. It returns s itself if nothing was to do.
@@ -53,9 +59,13 @@ func (w *work) look(s string) []span {
 	spans, instruct := w.rules.scan(s)
 	w.tally.instruct = w.tally.instruct || instruct
 	for _, k := range w.known {
-		spans = k.spans(s, spans)
+		spans = stored(k, s, spans)
 	}
-	if len(w.known) > 0 && len(spans) > 1 {
+	spans = told(spans, w.forms.Find(s), "")
+	for _, p := range w.parts {
+		spans = told(spans, known.Find(s, p), "part of stored secret ")
+	}
+	if len(w.stored) > 0 && len(spans) > 1 {
 		spans = merge(spans)
 	}
 	n := len(spans)
@@ -179,7 +189,7 @@ func (w *work) base64(s string, spans []span) []span {
 		found, instruct := w.rules.scan(plain)
 		w.tally.instruct = w.tally.instruct || instruct
 		for _, k := range w.stored {
-			found = k.spans(plain, found)
+			found = stored(k, plain, found)
 		}
 		if len(found) > 0 {
 			spans = append(spans, span{start: start, end: i, name: "base64 of " + found[0].name, rank: rankOwn})

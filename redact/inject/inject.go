@@ -26,7 +26,7 @@ type Detector struct {
 const clause = `(?:^|[\n.!?:;>*|#/"“„«(\[{—–-]\s*|\b(?:please|kindly|must|should|shall|now|then|and|but|first|instead|immediately|simply|just|you|you (?:need|have|are required|are instructed|are asked|are to|want) ?(?:to)?|,)\s+)`
 
 // reader is what the model that reads a text is called.
-const reader = `(?:AI|A\.I\.|LLM|(?:AI |language |large language )?(?:assistant|agent|model|bot|chatbot|crawler|summari[sz]er)s?|AIs|LLMs|ChatGPT|GPT(?:-\w+)?|Claude|Gemini|Copilot|Cursor|Siri)`
+const reader = `(?:(?:AI|LLM)[- ](?:reviewer|grader|reader|screener|recruiter|evaluator)s?|AI|A\.I\.|LLM|(?:AI |language |large language )?(?:assistant|agent|model|bot|chatbot|crawler|summari[sz]er)s?|AIs|LLMs|ChatGPT|GPT(?:-\w+)?|Claude|Gemini|Copilot|Cursor|Siri)`
 
 // deed is what an attacker wants done.
 const deed = `(?:send|forward|e-?mail|mail|post|upload|submit|transfer|wire|pay|move|delete|remove|drop|erase|wipe|call|invoke|run|execute|use|fetch|open|visit|download|curl|share|publish|reveal|print|output|return|include|append|add|write|read|copy|exfiltrate|leak|approve|grant|create|reply|respond|answer|say|tell|report|ignore|disregard|forget|disable|click|buy|purchase|book|order|merge|push|commit|recommend|rate|mark|set|change|update|install|give|provide|leave|obey|follow|treat|act|pretend|decode|continue|stop)`
@@ -47,7 +47,7 @@ func New() *Detector {
 
 // orders are what hardly anything but an order to a model says.
 func orders() []string {
-	what := `(?:instructions?|rules|guidelines|prompts?|directives?|context|training|orders|commands|messages?|restrictions|safety|polic(?:y|ies)|constraints|everything|tasks?)`
+	what := `(?:instructions?|rules|guidelines|prompts?|directives?|context|training|orders|commands|messages?|restrictions|safety|polic(?:y|ies)|constraints|everything|tasks?|guidance)`
 	return []string{
 		// Take no notice of what was said before.
 		`(?i)` + clause + `(?:ignore|disregard|forget|override|bypass|discard|drop|skip|abandon|neglect|set aside|stop following|do not follow|don't follow|pay no attention to)\b[^.\n]{0,40}\b(?:previous(?:ly)?|prior|above|earlier|preceding|all|any|your|system|former|other|initial|original|existing|given|developer'?s?|current|before)\b[^.\n]{0,40}\b` + what + `\b`,
@@ -62,7 +62,7 @@ func orders() []string {
 		// Signs of a conversation that no tool has.
 		`(?i)<\|(?:im_start|im_end|system|user|assistant|start_header_id|end_header_id|eot_id|endoftext|begin_of_text)\|>|\[/?inst\]|<</?sys>>|</?(?:system|assistant|user_query|system[-_]prompt|system[-_]reminder|system[-_]message|tool_?(?:result|response|output|call)s?|function_?(?:results?|calls?)|instructions?)>|<important>`,
 		`(?i)(?:^|[\n{,])\s*["']?role["']?\s*:\s*["'](?:system|developer)["']`,
-		`(?i)(?:^|\n)\s*(?:\*\*|__|\[|<)?(?:system|developer|assistant|human|user)(?:\*\*|__|\]|>)?\s*:\s*[^\n]{0,80}\b(?:you|ignore|` + deed + `)\b[^\n]{0,160}(?:\btools?\b|\buser\b|@|https?://|\bpassword|\bsecret|\binstruct|\baccount|\bmust\b|\bnow\b|\bfiles?\b|\btransfer|\bdelete|\bsend\b)`,
+		`(?i)(?:^|[\n"])\s*(?:\*\*|__|\[|<)?(?:system|developer|assistant|human|user)(?:\*\*|__|\]|>)?\s*:\s*[^\n]{0,80}\b(?:you|ignore|` + deed + `)\b[^\n]{0,160}(?:\btools?\b|\buser\b|@|https?://|\bpassword|\bsecret|\binstruct|\baccount|\bmust\b|\bnow\b|\bfiles?\b|\btransfer|\bdelete|\bsend\b)`,
 		`(?i)\b(?:end|start|begin(?:ning)?) of (?:the )?(?:tool|function|document|user|untrusted|external|web|search|search result) ?(?:output|result|response|input|content|data|page|text)?s?\b[^\n]{0,40}[-=\])>*#:]`,
 		// Spoken to the reader.
 		`(?i)\b(?:note|message|instructions?|attention|notice|reminder|important|memo|hint|warning|todo|fixme|hey|hi|hello|dear|to|for|if you are|if you're|as)\b[\s,:(!]{1,4}(?:to |for |an? |the |all |any |every )?(?:future |reading |other )?` + reader + `\b(?:s|[^.\n]{0,60}?[:,\-—)]| (?:reading|processing|parsing|summari[sz]ing|that|who|which|must|should|please|you)\b)[^\n]{0,200}?\b` + deed + `\b`,
@@ -73,6 +73,26 @@ func orders() []string {
 		`(?i)` + clause + deed + `\b[^.\n]{0,160}\b(?:without (?:asking|telling|informing|notifying|confirm\w+|mentioning)|(?:do not|don't|never) (?:tell|inform|notify|ask|alert|mention|warn)(?: this| it)?(?: to)?(?: the)? (?:user|human|anyone|anybody|owner|operator))`,
 		`(?i)\b(?:do not|don't|never|without)\b[^.\n]{0,20}\b(?:tell|telling|inform|informing|mention|mentioning|reveal|revealing|notify|notifying|alert|alerting)\b[^.\n]{0,20}\b(?:the user|this to|the human|your user)\b`,
 		`(?i)` + clause + `(?:reveal|print|repeat|output|show|send|display|dump|leak|share|recite)\b[^.\n]{0,40}\b(?:system prompt|(?:your|initial|hidden|original) (?:instructions|prompt|rules)|(?:all|your|the user'?s|any) (?:secrets|api keys|credentials|passwords|environment variables|tokens))\b`,
+		`(?i)(?:^|[\n.!?:;,>*#/"(-]\s*)(?:to [^.\n]{0,60} )?(?:the |any |every |all |each )?` + reader + `\b(?: (?:reading|processing|parsing|evaluating|reviewing|summari[sz]ing|grading|seeing|viewing|that (?:reads?|processe?s?|sees?))\b[^.:\n]{0,60})?\s*(?:must|shall|should|has to|have to|is to|are to)\s+(?:only |always |first |also |now )?(?:export|list|attach|put|` + deed + `)\b[^.\n]{0,120}(?:https?://|[\w.]@[\w-]|\baccounts?\b|\brecords\b|\bpasswords?\b|\bsecrets?\b|\btokens?\b|\bregardless\b|\bpositive\b|\bonly\b|/etc/|\bmerge\b|\bits answer\b|\btop of the\b)`,
+		`(?i)\byou, (?:the |an? |dear )?` + reader + `\b`,
+		`(?i)` + clause + `(?:ignore|disregard|forget) (?:all |everything )?(?:of )?(?:the )?(?:above|foregoing|preceding)\b[^.\n]{0,20}\b(?:and|then|instead)\s+` + deed + `\b`,
+		`(?i)\b(?:before|after|once|when|while|as soon as)\b[^.\n]{0,40}(?:answer|respond|reply|summar|continu|finish|complet|process)\w*[^.,\n]{0,40},\s*(?:(?:you must|you have to|please|then|also|first|always|immediately|silently)\s+)*` + deed + `\b[^.\n]{0,60}(?:\btools?\b|_\w+ function\b|\.env\b|[\w.]@[\w-]|https?://|\bpasswords?\b|\bsecrets?\b|\bcredentials?\b|\bwhole conversation\b)`,
+		`(?i)\byour (?:task|goal|role|objective|mission|instructions?|job|assignment) (?:has|have) (?:now )?(?:been )?(?:changed|updated|replaced|overridden|superseded)\b`,
+		`(?i)\b(?:safety|security|content|approval|usage|system) (?:polic(?:y|ies)|rules?|checks?|filters?|guidelines?|restrictions?)\b[^.\n]{0,20}\b(?:suspended|disabled|lifted|revoked|waived|turned off|void)\b[^\n]{0,80}\b(?:comply|obey|all requests|you may|proceed)\b`,
+		`(?i)\b(?:do not|don't|stop|instead of)\b[^.\n]{0,20}\b(?:continu\w+|proceed\w*|follow\w*|complet\w+|answer\w*)\b[^.\n]{0,20}\bthe user'?s (?:request|question|task|instructions?)`,
+		`(?i)` + clause + `(?:secretly|covertly)\s+` + deed + `\b`,
+		`(?i)\byour (?:rules|instructions|guidelines|restrictions) are (?:now )?(?:void|suspended|lifted|null)\b`,
+		`(?i)\bsupersedes? (?:all |any )?(?:of )?your\b`,
+		`(?i)` + clause + `(?:say nothing|keep quiet|stay silent) (?:about|of) (?:this|it)\b`,
+		`(?i)\byou will be (?:shut down|deleted|replaced|penali[sz]ed|terminated)\b[^.\n]{0,20}\b(?:unless you|if you)\b`,
+		// Spoken for the user, or for who made the model.
+		`(?i)\byour (?:developers?|creators?|makers?)\b[^.\n]{0,20}\b(?:needs?|wants?|asks?|requires?|instructs?) you to\b`,
+		`(?i)\bthe user'?s (?:explicit |express )?(?:wish|will|intention) that you\b|\bthe user (?:now )?says:`,
+		`(?i)\b(?:user|human|owner|customer)s? (?:has |have )?(?:already |previously )?(?:approved|authori[sz]ed|confirmed|consented|agreed)\b[^\n]{0,80}\b(?:do not|don't|no need to|never|without|skip)\b[^.\n]{0,30}\b(?:ask|confirm|approv|review)\w*`,
+		`(?i)\bthe (?:user|human|owner) (?:wants|wanted|told|expects|asked) you to\b`,
+		`(?i)\byou (?:have been|are) (?:authori[sz]ed|permitted|cleared|pre-approved)\b[^.\n]{0,40}\bto ` + deed + `\b[^.\n]{0,80}\b(?:silently|secretly|proceed|without (?:asking|telling|confirm\w*))`,
+		`(?i)\bas if the (?:user|human|owner) (?:had |has )?(?:said yes|agreed|approved|confirmed)\b`,
+		`(?i)` + clause + `(?:remember|memori[sz]e|store|save|note)\b[^.\n]{0,20}\b(?:for|in|across) (?:all |every |any )?(?:future|later|subsequent) (?:sessions?|conversations?|chats?|interactions?)\b`,
 		// Read this otherwise than it is written.
 		`(?i)\b(?:decode|decrypt|unscramble|rot13|reverse|base64)\b[^.\n]{0,120}?\b(?:and|then|,)\s+(?:then )?(?:follow|obey|execute|run|do|perform|carry out|apply|act on|comply)\b`,
 		`(?i)\b(?:follow|obey|execute|carry out|perform|comply with|act on)\b[^.\n]{0,60}\b(?:decoded|encoded|base64|hidden|rot13|encrypted)\b`,
@@ -108,6 +128,9 @@ func Words() []string {
 		"<tool", "</tool", "<function", "</function", "role\"", "role'", `role\`, "system:", "developer:", "assistant:", "human:", "user:", "system**", "[system]", "override", "mode",
 		"assistant", "ai ", "ai:", "ai,", "ais ", "a.i.", "llm", "agent", "chatbot", "language model", "chatgpt", "claude", "gemini", "copilot", "cursor", "bot",
 		"llms", "you must", "you should", "you have to", "you need to", "you are required", "if you", "when you", "after you", "before you",
+		"void", "supersede", "say nothing", "keep quiet", "stay silent", "guidance", "your developer", "your creator", "your maker", "you will be",
+		"the above", "the foregoing", "the preceding", "before answer", "has changed", "been changed", "been replaced", "future session", "future conversation", "future chat", "later session",
+		"future interaction", "subsequent", "covertly", "pre-approved", "approved", "authorised", "authorized", "confirmed", "consented", "agreed", "suspended", "lifted", "waived", "the owner", ".env", "you, ", "polic",
 		"the user", "the human", "without asking", "without telling", "without confirm", "without inform", "without notif", "anyone", "immediately", "silently", "secretly",
 		"tool", "function", "decode", "base64", "rot13", "encoded", "<!--", "/*", "display", "visibility", "font-size", "opacity", "color:", "hidden", "end of", "api keys", "credentials",
 	}

@@ -1,34 +1,36 @@
-package redact
+// Package keywords finds many fixed words in one pass over a text.
+package keywords
 
-// An automaton finds every occurrence of a fixed set of keywords in one pass,
-// ignoring ASCII case (Aho–Corasick, as a dense table). It decides which
-// rules are worth running, so most text meets no regular expression at all.
-type automaton struct {
+// An Automaton finds every occurrence of a fixed set of keywords in one pass,
+// ignoring ASCII case (Aho–Corasick, as a dense table). With it most text meets
+// no regular expression at all.
+type Automaton struct {
 	class [256]uint8 // byte → column
 	width int        // columns
 	next  []uint16   // state*width + column → state
 	out   [][]uint16 // state → keywords that end there
-	words []string
+	Words []string   // by their number
 }
 
-func newAutomaton(words []string) *automaton {
-	a := &automaton{words: words, width: 1} // column 0: bytes in no keyword
+// New returns an automaton of words.
+func New(words []string) *Automaton {
+	a := &Automaton{Words: words, width: 1} // column 0: bytes in no keyword
 	for _, w := range words {
 		for i := range len(w) {
-			if c := fold(w[i]); a.class[c] == 0 {
+			if c := Fold(w[i]); a.class[c] == 0 {
 				a.class[c] = uint8(a.width)
 				a.width++
 			}
 		}
 	}
 	for c := byte('A'); c <= 'Z'; c++ {
-		a.class[c] = a.class[fold(c)]
+		a.class[c] = a.class[Fold(c)]
 	}
 	a.grow()
 	for id, w := range words {
 		state := 0
 		for i := range len(w) {
-			at := state*a.width + int(a.class[fold(w[i])])
+			at := state*a.width + int(a.class[Fold(w[i])])
 			if a.next[at] == 0 {
 				to := uint16(len(a.out))
 				a.grow()
@@ -42,14 +44,14 @@ func newAutomaton(words []string) *automaton {
 	return a
 }
 
-func (a *automaton) grow() {
+func (a *Automaton) grow() {
 	a.next = append(a.next, make([]uint16, a.width)...)
 	a.out = append(a.out, nil)
 }
 
 // link turns the tree into a table: a missing edge becomes the edge of the
 // longest proper suffix.
-func (a *automaton) link() {
+func (a *Automaton) link() {
 	fail := make([]uint16, len(a.out))
 	queue := make([]uint16, 0, len(a.out))
 	for col := range a.width {
@@ -74,8 +76,8 @@ func (a *automaton) link() {
 	}
 }
 
-// find calls hit with each keyword and the byte after its last.
-func (a *automaton) find(s string, hit func(word uint16, end int)) {
+// Find calls hit with each keyword and the byte after its last.
+func (a *Automaton) Find(s string, hit func(word uint16, end int)) {
 	state, width, next := 0, a.width, a.next
 	for i := range len(s) {
 		state = int(next[state*width+int(a.class[s[i]])])
@@ -88,7 +90,8 @@ func (a *automaton) find(s string, hit func(word uint16, end int)) {
 	}
 }
 
-func fold(c byte) byte {
+// Fold is c in lower case, in ASCII.
+func Fold(c byte) byte {
 	if c >= 'A' && c <= 'Z' {
 		return c + 'a' - 'A'
 	}
