@@ -43,6 +43,7 @@ type Binding struct {
 	Tier        string          `json:"tier"`
 	Egress      []string        `json:"egress"`
 	Plan        string          `json:"plan,omitempty"`    // digest of the saga's plan that a step belongs to, "" outside of sagas
+	Saga        string          `json:"saga,omitempty"`    // ad-hoc saga that the call joins
 	Witness     []Observation   `json:"witness,omitempty"` // what the target looked like when the ticket was opened
 }
 
@@ -84,6 +85,9 @@ func (b Binding) Hash() string {
 	list(b.Egress)
 	for _, o := range b.Witness {
 		list([]string{o.Name, o.Value, o.Hash, o.Binds})
+	}
+	if b.Saga != "" { // another length than a witness: older hashes stay, and none is shared
+		list([]string{"saga", b.Saga})
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

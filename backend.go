@@ -21,6 +21,9 @@ type Job struct {
 	Timeout time.Duration
 	Trace   string
 	Notify  func(Notice) // never nil
+	Watched bool         // the caller wants to hear of progress, and of output as it comes
+
+	Transfer *Transfer // of a call that moves a file, else nil
 }
 
 // Output is what a Backend returned, before sanitising.

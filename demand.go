@@ -13,6 +13,10 @@ type Demand struct {
 	Quorum int      `json:"quorum,omitempty"` // how many different approvers; 0 means 1
 }
 
+// DemandCritical names what the gateway demands for a critical call of which no
+// policy demands anything.
+const DemandCritical = "built-in: risk is critical"
+
 // MaxQuorum bounds how many approvers one demand may want.
 const MaxQuorum = 20
 
@@ -144,6 +148,47 @@ func (t Ticket) Widened(demands []Demand) []Demand {
 		}
 	}
 	return out
+}
+
+// Covered reports whether humans who met the demands asked were asked for all
+// that is demanded now: each policy of now was among them, asked no fewer, and
+// let nobody speak whom it would not let speak now. What the gateway itself
+// demands of a call whatever policies say, one word of any admin, is covered by
+// any of them.
+func Covered(asked, now []Demand) bool {
+	return !slices.ContainsFunc(now, func(d Demand) bool {
+		return !slices.ContainsFunc(asked, func(a Demand) bool {
+			if d.Policy == DemandCritical {
+				return d.Asks() == 1 && len(d.Groups) == 0
+			}
+			return a.Policy == d.Policy && a.Asks() >= d.Asks() && within(a.Groups, d.Groups)
+		})
+	})
+}
+
+// within reports whether whoever is admitted by the groups a is admitted by b.
+func within(a, b []string) bool {
+	return len(b) == 0 || len(a) > 0 && !slices.ContainsFunc(a, func(g string) bool { return !slices.Contains(b, g) })
+}
+
+// VotesToday are a ticket's votes as far as they count now: of those who are
+// still admins, for the groups that they were in and still are in. gone names
+// those whose word has lost weight.
+func (t Ticket) VotesToday(admins []Admin) (votes []Vote, gone []string) {
+	for _, v := range t.Votes {
+		i := slices.IndexFunc(admins, func(a Admin) bool { return a.Name == v.By && a.Tenant == t.Binding.Tenant })
+		if i < 0 {
+			gone = append(gone, v.By)
+			continue
+		}
+		kept := slices.DeleteFunc(slices.Clone(v.Groups), func(g string) bool { return !slices.Contains(admins[i].Groups, g) })
+		if len(kept) < len(v.Groups) {
+			gone = append(gone, v.By)
+		}
+		v.Groups = kept
+		votes = append(votes, v)
+	}
+	return votes, gone
 }
 
 // StandsBehind reports whether an admin is who the call is made for, or who

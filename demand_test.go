@@ -106,3 +106,40 @@ func TestAt(t *testing.T) {
 		}
 	}
 }
+
+// What was asked covers what is demanded now only where it was no less.
+func TestCovered(t *testing.T) {
+	of := func(policy string, quorum int, groups ...string) sallyport.Demand {
+		return sallyport.Demand{Policy: policy, Groups: groups, Quorum: quorum}
+	}
+	type list = []sallyport.Demand
+	for _, tt := range []struct {
+		name       string
+		asked, now list
+		covered    bool
+	}{
+		{"the same", list{of("p", 2, "a")}, list{of("p", 2, "a")}, true},
+		{"nothing now", list{of("p", 2, "a")}, nil, true},
+		{"nothing then", nil, list{of("p", 0)}, false},
+		{"nothing then, nothing now", nil, nil, true},
+		{"no quorum is one", list{of("p", 1)}, list{of("p", 0)}, true},
+		{"quorum lowered", list{of("p", 2, "a")}, list{of("p", 1, "a")}, true},
+		{"quorum raised", list{of("p", 1, "a")}, list{of("p", 2, "a")}, false},
+		{"groups in another order", list{of("p", 1, "a", "b")}, list{of("p", 1, "b", "a")}, true},
+		{"one more may speak", list{of("p", 1, "a")}, list{of("p", 1, "a", "b")}, true},
+		{"anybody may", list{of("p", 1, "a")}, list{of("p", 1)}, true},
+		{"one fewer may speak", list{of("p", 1, "a", "b")}, list{of("p", 1, "a")}, false},
+		{"another may speak", list{of("p", 1, "a")}, list{of("p", 1, "b")}, false},
+		{"a group where anybody did", list{of("p", 1)}, list{of("p", 1, "a")}, false},
+		{"policy added", list{of("p", 1)}, list{of("p", 1), of("q", 1)}, false},
+		{"policy removed", list{of("p", 1), of("q", 1)}, list{of("q", 1)}, true},
+		{"quorums of two policies do not add up", list{of("p", 1, "a"), of("q", 1, "a")}, list{of("p", 2, "a")}, false},
+		{"the gateway's own, under a policy's", list{of("p", 1, "a")}, list{of(sallyport.DemandCritical, 0)}, true},
+		{"the gateway's own, under nothing", nil, list{of(sallyport.DemandCritical, 0)}, false},
+		{"a policy's, under the gateway's own", list{of(sallyport.DemandCritical, 0)}, list{of("p", 1)}, false},
+	} {
+		if got := sallyport.Covered(tt.asked, tt.now); got != tt.covered {
+			t.Errorf("%s: covered %v, want %v", tt.name, got, tt.covered)
+		}
+	}
+}

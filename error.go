@@ -31,6 +31,10 @@ const (
 	Internal        Code = "internal"
 )
 
+// Codes are all of them.
+var Codes = []Code{Unauthenticated, NotFound, Invalid, Denied, Rejected, Pending, Conflict, InFlight, OutcomeUnknown,
+	RateLimited, TooLarge, Quarantined, Timeout, Canceled, Unavailable, Upstream, Internal}
+
 // ErrNotExecuted is wrapped by a backend's error when the job certainly had no
 // effect, so that its key may be used again.
 var ErrNotExecuted = errors.New("not executed")

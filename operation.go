@@ -2,6 +2,7 @@ package sallyport
 
 import (
 	"encoding/json"
+	"io"
 	"time"
 )
 
@@ -12,7 +13,19 @@ type Kind string
 // The kinds of operation.
 const (
 	CallTool Kind = "call_tool"
+	MoveFile Kind = "move_file" // a call of FilesTool whose file comes or goes in a Transfer
 )
+
+// FilesTool is the built-in tool that looks after the sessions of a sandbox, and
+// their files.
+const FilesTool = "sandbox_session"
+
+// A Transfer carries a file beside an operation, so that no step holds it in
+// memory. Its content is not judged: which file goes where is in the arguments.
+type Transfer struct {
+	From io.Reader // of a file that comes in; an error means that it is not whole
+	To   io.Writer // for a file that goes out
+}
 
 // An Operation is what an agent asks for: what to do, to what, with what.
 type Operation struct {
@@ -34,9 +47,12 @@ type Request struct {
 	Door       string // "mcp", "admin"
 	Size       int    // bytes the door read for this request
 
+	Transfer *Transfer // of an operation of kind MoveFile
+
 	// Notify, if set, receives progress and log notifications of the running
 	// call, already sanitised. It must not block for long.
-	Notify func(Notice)
+	Notify  func(Notice)
+	Watched bool // the caller asked for progress
 
 	// Gone, if set, is closed when nobody listens any more, though that does not
 	// cancel the call: a caller without a key is then not waited for any longer.
@@ -54,6 +70,11 @@ func (c *Cancellation) Error() string { return "cancelled by the " + c.By }
 type Notice struct {
 	Method string          // JSON-RPC method, e.g. "notifications/progress"
 	Params json.RawMessage // as the backend sent it; the door replaces the token
+
+	// From a backend: a piece of what a program writes, and to what, "stdout" or
+	// "stderr". Method and Params are then empty, and made of it by the gateway.
+	Stream string
+	Output []byte
 }
 
 // A Result is what the caller gets.

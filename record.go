@@ -19,6 +19,9 @@ const (
 	EntrySaga     EntryKind = "saga"     // a saga or one of its steps moved
 )
 
+// EntryKinds are all of them.
+var EntryKinds = []EntryKind{EntryIntent, EntryOutcome, EntryTicket, EntryDecision, EntryAdmin, EntryStart, EntrySaga}
+
 // An Entry is one audit record before it is sealed. The audit package gives it
 // a writer, a sequence number and a place in the Merkle log.
 type Entry struct {

@@ -54,6 +54,13 @@ const (
 	Unknown          ReservationState = "unknown" // it may have acted
 )
 
+// ClosedReservations are what lists show in place of AwaitingApproval once the
+// ticket is closed without an execution: the ticket's own state. The call under
+// that key never runs.
+var ClosedReservations = []ReservationState{
+	ReservationState(TicketRejected), ReservationState(TicketExpired), ReservationState(TicketWithdrawn), ReservationState(TicketVoid),
+}
+
 // A ReservationKey names one keyed call.
 type ReservationKey struct {
 	Tenant    string `json:"tenant"`

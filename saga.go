@@ -3,6 +3,7 @@ package sallyport
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -89,8 +90,8 @@ type Saga struct {
 	Trace      string `json:"trace,omitempty"`  // of that call
 	Digest     string `json:"digest,omitempty"` // over all steps and compensations, "" ad hoc
 
-	Ticket   string   `json:"ticket,omitempty"`   // that approved all of it, "" if none was needed
-	Policies []string `json:"policies,omitempty"` // that this ticket satisfied
+	Ticket  string   `json:"ticket,omitempty"`  // that approved all of it, "" if none was needed
+	Demands []Demand `json:"demands,omitempty"` // that this ticket satisfied; without them it covers no step that needs a human
 
 	State    SagaState  `json:"state"`
 	Undoing  bool       `json:"undoing"`          // the direction, whatever the state
@@ -185,4 +186,23 @@ func (s SagaStep) Last(undo bool) *SagaAttempt {
 		}
 	}
 	return nil
+}
+
+// LeftToSaga answers an agent that asks with the ticket of a step of its saga,
+// nil for any other. Only the saga carries that out: a call at another door is
+// none of the plan, and would void the approval. What is over says why itself.
+func (t Ticket) LeftToSaga() error {
+	if !strings.HasPrefix(t.Key, SagaKeyPrefix) {
+		return nil
+	}
+	e := &Error{Ticket: t.ID, Hint: "nothing needs to be called: saga_status tells how the saga goes"}
+	switch t.State {
+	case TicketPending:
+		e.Code, e.Message = Pending, "a human must approve this step of a saga: ticket "+t.ID
+	case TicketApproved, TicketConsumed:
+		e.Code, e.Message, e.RetryAfter = InFlight, "the step is approved, and its saga carries it out", time.Second
+	default:
+		return nil
+	}
+	return e
 }

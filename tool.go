@@ -80,6 +80,8 @@ type Manifest struct {
 	Fields     []RiskField   // where the arguments carry something to analyse
 	Trust      string        // "agent" (default), "untrusted", "light"
 	Tiers      []string      // tiers a caller may choose; the first is the default
+	Image      string        // that its code runs in, by name or digest; "" is the default
+	Images     Images        // that a caller may choose
 	Limits     Limits        // caps; a caller may only tighten
 	Egress     []string      // host:port allowed
 	Secrets    []SecretGrant // scoped to this tool
@@ -90,7 +92,20 @@ type Manifest struct {
 	Compensate *Compensation
 	Dedupe     time.Duration // an identical call without a key within it is a repetition, 0 = never
 	Witness    []Witness     // looks at the target, taken for a ticket and again before it is used
+	Estimate   *Estimate     // how the database is asked how many rows a statement would touch, nil if it is not
 }
+
+// An Estimate names the tool of the same server that takes the question how
+// many rows the SQL of a call would touch. Its answer is shown in a ticket.
+type Estimate struct {
+	Tool     string          // exposed name; must be read-only, as this gateway judges the question
+	Argument string          // its argument that carries SQL
+	Args     json.RawMessage // an object of its other arguments, as of a Witness, nil for none
+}
+
+// Images are the digests of images, by the names under which a caller may choose
+// one.
+type Images map[string]string
 
 // A Witness says how to look at what a call is about: by which read-only tool,
 // with which arguments, and which part of its answer counts.

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"strings"
 
@@ -16,6 +15,7 @@ type job struct {
 	hash    string             // of the binding as it is now
 	egress  []string           // what the call may reach
 	plan    PlanVerdict        // what its saga means for it
+	covered string             // the ticket of the plan that approved it, if one did
 }
 
 // approve never waits. Where humans must decide and have not, it opens a
@@ -23,8 +23,15 @@ type job struct {
 // that is open stays open when policies become looser meanwhile.
 func (g *Gateway) approve(ctx context.Context, rec *record, c claim) (job, error) {
 	rec.at(sallyport.Approve)
-	j := job{claim: c, egress: c.permit.egress(), plan: g.judgePlan(c)}
-	if rec.Ticket = cmp.Or(j.plan.Ticket, rec.Ticket); j.plan.Ticket != "" {
+	if err := g.rejoin(ctx, rec, &c); err != nil {
+		return job{}, at(sallyport.Approve, err)
+	}
+	j := job{claim: c, egress: c.permit.egress(), plan: g.judgePlan(ctx, c)}
+	if j.plan.Refused != "" {
+		return job{}, &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Approve, Message: j.plan.Refused, Hint: "leave the saga's id out"}
+	}
+	if j.plan.Ticket != "" && j.awaits == "" {
+		rec.Ticket, j.covered, j.demands = j.plan.Ticket, j.plan.Ticket, g.demands(c)
 		return j, nil
 	}
 	j.claim = c.left(j.plan.Strayed)
@@ -49,6 +56,7 @@ func (g *Gateway) ask(ctx context.Context, rec *record, j *job, b sallyport.Bind
 		return err
 	}
 	j.hash = b.Hash()
+	j.risk.Parts = append(g.estimate(ctx, rec, j.claim), j.risk.Parts...)
 	if j.ticket, err = g.openTicket(ctx, rec, *j, b); err != nil {
 		return err
 	}

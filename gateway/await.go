@@ -82,25 +82,50 @@ func (g *Gateway) leave(ctx context.Context, req sallyport.Request, pending *sal
 	if by == "" || by == "shutdown" || by != "client" && w.returns || w.asks || w.who.ID == "" {
 		return pending
 	}
-	done := context.WithoutCancel(ctx)
-	who := w.who
-	_, err := g.Tickets.Withdraw(done, who, pending.Ticket, "cancelled by the "+by)
+	_, err := g.Tickets.Withdraw(context.WithoutCancel(ctx), w.who, pending.Ticket, "cancelled by the "+by)
 	if err != nil && sallyport.CodeOf(err) != sallyport.Conflict {
 		g.Log.Error("cannot take a ticket back", "ticket", pending.Ticket, "call", req.CallID, "err", err)
 	}
+	return g.takenBack(req, w.who, pending.Ticket, by)
+}
+
+// takenBack records that a caller does not want any more what it asked for.
+func (g *Gateway) takenBack(req sallyport.Request, who sallyport.Principal, ticket, by string) error {
 	e := &sallyport.Error{
-		Code: sallyport.Canceled, Step: sallyport.Approve, CallID: req.CallID, Ticket: pending.Ticket,
+		Code: sallyport.Canceled, Step: sallyport.Approve, CallID: req.CallID, Ticket: ticket,
 		Message: "the call was cancelled while it waited for a human, and its ticket was taken back", Hint: newCall,
 	}
 	rec := &record{g: g, Record: sallyport.Record{
 		CallID: req.CallID, Door: req.Door, Tenant: who.Tenant, Principal: who.ID, OnBehalfOf: who.OnBehalfOf, Actor: who.Actor,
-		Profile: req.Profile, Kind: req.Operation.Kind, Target: clip(req.Operation.Target, 128), Ticket: pending.Ticket, Trace: req.Trace,
+		Profile: req.Profile, Kind: req.Operation.Kind, Target: clip(req.Operation.Target, 128), Ticket: ticket, Trace: req.Trace,
 		Path: []sallyport.Step{sallyport.Approve, sallyport.Respond}, Code: e.Code, Message: e.Message, CancelledBy: by, Started: g.Now(),
 	}}
 	if err := g.Journal.Append(rec.entry(sallyport.EntryOutcome, rec.snapshot())); err != nil {
 		g.Log.Error("cannot record a cancellation", "call", req.CallID, "err", err)
 	}
 	return e
+}
+
+// Withdraw takes back the caller's own ticket that req names, if it still waits.
+func (g *Gateway) Withdraw(ctx context.Context, req sallyport.Request) error {
+	who, err := g.Identify(ctx, req.Credential, req.Profile)
+	if err != nil {
+		return err
+	}
+	t, err := g.ticketOf(ctx, who, req.Ticket, sallyport.Resolve)
+	if err != nil {
+		return err
+	}
+	_, err = g.Tickets.Withdraw(ctx, who, t.ID, "cancelled by the client")
+	if err == nil {
+		req.CallID, req.Operation = t.CallID, sallyport.Operation{Kind: sallyport.CallTool, Target: t.Binding.Tool}
+		_ = g.takenBack(req, who, t.ID, "client") // what the call's own answer says
+		return nil
+	}
+	if sallyport.CodeOf(err) == sallyport.Conflict { // it was decided
+		return nil
+	}
+	return at(sallyport.Approve, err)
 }
 
 // decided waits for the ticket and reports whether it moved in time.

@@ -42,7 +42,7 @@ func (g *Gateway) demands(c claim) []sallyport.Demand {
 		out = append(out, d)
 	}
 	if len(out) == 0 && c.needsHuman() {
-		out = append(out, sallyport.Demand{Policy: "built-in: risk is critical"})
+		out = append(out, sallyport.Demand{Policy: sallyport.DemandCritical})
 	}
 	return out
 }

@@ -48,9 +48,10 @@ type Catalog interface {
 	Listed(server string) bool
 }
 
-// An Assessor judges what a call would really do. Pure: it touches nothing. (risk)
+// An Assessor judges what a call would really do. Pure: it touches nothing. What
+// it cannot judge before ctx ends is critical. (risk)
 type Assessor interface {
-	Assess(tool sallyport.Tool, args json.RawMessage) sallyport.Risk
+	Assess(ctx context.Context, tool sallyport.Tool, args json.RawMessage) sallyport.Risk
 }
 
 // An Action is what a policy decides about.
@@ -99,7 +100,8 @@ type Begin struct {
 	CallID      string
 	Ticket      string             // "" if no approval was needed
 	TicketHash  string             // of the binding as it is now; must equal the ticket's
-	Demands     []sallyport.Demand // what today's policies ask of the ticket; nil leaves that unchecked
+	Plan        string             // the ticket of a plan that covers the call, where Ticket is ""
+	Demands     []sallyport.Demand // what today's policies ask of the ticket, or the plan's; nil leaves that unchecked
 	Risk        sallyport.Risk     // for what was rejected a moment ago
 	Lease       time.Duration      // after which an execution without an outcome is unknown
 	Intent      sallyport.Entry
@@ -156,13 +158,25 @@ type Ledger interface {
 	// that is done is InFlight with no RetryAfter: look again. So is a call that
 	// has a twin, or whose amounts would overrun a window by now. An approval
 	// that does not meet Demands with the admins and groups of today becomes
-	// void: code Conflict.
+	// void: code Conflict. That of a plan only does not cover the call: InFlight
+	// with RetryAfter.
 	Begin(ctx context.Context, b Begin) (fence int64, err error)
 
 	// Finish stores the outcome, while the lease lasts. A stale fence is
 	// refused, and so is an owner whose lease has run out: the outcome of such
 	// a call stays unknown until an operator resolves it. Code Conflict.
 	Finish(ctx context.Context, f Finish) error
+}
+
+// An Estimator words the question how many rows a call would touch, for the
+// database itself. (risk)
+type Estimator interface {
+	// Explain returns a query that has the database plan the SQL of a call, and
+	// run none of it. The error says why there is none.
+	Explain(ctx context.Context, tool sallyport.Tool, args json.RawMessage) (query string, err error)
+
+	// Rows finds the database's estimate in the answer to such a query.
+	Rows(answer json.RawMessage) (rows int64, ok bool)
 }
 
 // A Past tells what was done before. (store/relational)
@@ -195,6 +209,10 @@ type Sanitiser interface {
 
 	// Notice does the same for one notification.
 	Notice(n sallyport.Notice) sallyport.Notice
+
+	// Stream returns what cleans one text that comes in pieces: it returns what
+	// can be told by now, and keeps back what could be part of a secret.
+	Stream() func(piece []byte) string
 
 	// JSON masks secrets in canonical arguments, for the record.
 	JSON(v json.RawMessage) json.RawMessage
@@ -244,15 +262,16 @@ type Plans interface {
 	// is not the caller's or takes no calls is code NotFound, in the same words.
 	Enter(ctx context.Context, who sallyport.Principal, saga string) error
 
-	// Judge says what the saga means for a call that policies let through. by
-	// names what demands a human, if anything does.
-	Judge(q Question, saga string, by []string) PlanVerdict
+	// Judge says what the saga means for a call that policies let through. now
+	// is what humans must say before it runs, if anything.
+	Judge(ctx context.Context, q Question, saga string, now []sallyport.Demand) PlanVerdict
 }
 
 // A PlanVerdict is what a saga means for one call. Zero: nothing.
 type PlanVerdict struct {
 	Digest  string              // of the plan that the call starts or is a step of; a ticket binds it
 	Ticket  string              // approved the whole plan, and covers exactly this call
+	Refused string              // why the call cannot be part of the saga that it names
 	Strayed string              // why the call left the plan and needs a human, whatever its risk
 	Joins   *sallyport.SagaStep // to be put on the saga's list in the transaction that begins the call
 }

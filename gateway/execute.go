@@ -64,7 +64,7 @@ func isolationOf(b sallyport.Backend, t sallyport.Tool) string {
 func (g *Gateway) begin(ctx context.Context, rec *record, j job, l lease) error {
 	fence, err := g.Ledger.Begin(ctx, Begin{
 		Key: j.key, Fingerprint: j.fingerprint, CallID: rec.CallID,
-		Ticket: j.ticket.ID, TicketHash: j.hash, Demands: j.demands, Risk: j.risk,
+		Ticket: j.ticket.ID, TicketHash: j.hash, Plan: j.covered, Demands: j.demands, Risk: j.risk,
 		Lease:     l.lasts,
 		Intent:    rec.entry(sallyport.EntryIntent, rec.snapshot()),
 		Unchanged: func() error { return g.unchanged(j.permit) },
@@ -88,15 +88,10 @@ func (j job) joins(callID string) *sallyport.SagaStep {
 }
 
 func (g *Gateway) jobFor(rec *record, j job, timeout time.Duration) sallyport.Job {
-	notify := j.req.Notify
 	return sallyport.Job{
 		CallID: rec.CallID, Who: j.who, Tool: j.tool, Args: j.canonical, Key: forwarded(j.key), Ticket: j.ticket.ID, Profile: j.req.Profile,
 		Tier: j.tier, Limits: g.limitsOf(j.tool), Egress: j.egress, Timeout: timeout, Trace: j.req.Trace,
-		Notify: func(n sallyport.Notice) {
-			if notify != nil {
-				notify(g.Sanitiser.Notice(n))
-			}
-		},
+		Watched: j.req.Watched, Transfer: j.req.Transfer, Notify: g.notifier(j.req.Notify),
 	}
 }
 
@@ -105,9 +100,15 @@ func (g *Gateway) limitsOf(t sallyport.Tool) sallyport.Limits {
 	return t.Manifest.Limits.Or(g.Sandbox).Or(sallyport.DefaultLimits())
 }
 
+// transferTime is how long a file may take on its way.
+const transferTime = 10 * time.Minute
+
 // timeout of the backend. A sandbox enforces the tool's own limit and reports
 // it by name; the gateway's clock is behind it, for a sandbox host that hangs.
 func (g *Gateway) timeout(j job) time.Duration {
+	if j.req.Transfer != nil {
+		return transferTime
+	}
 	if j.tool.Code != nil {
 		return g.limitsOf(j.tool).Timeout + 30*time.Second
 	}

@@ -59,5 +59,5 @@ func (g *Gateway) decide(ctx context.Context, rec *record, who identity, req sal
 	if err != nil {
 		return permit{}, err
 	}
-	return g.authorize(ctx, rec, g.assess(rec, args))
+	return g.authorize(ctx, rec, g.assess(ctx, rec, args))
 }

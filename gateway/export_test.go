@@ -29,7 +29,7 @@ func (w World) Judge(amounts func(args json.RawMessage) []sallyport.Amount) {
 
 type judge func(args json.RawMessage) []sallyport.Amount
 
-func (j judge) Assess(_ sallyport.Tool, args json.RawMessage) sallyport.Risk {
+func (j judge) Assess(_ context.Context, _ sallyport.Tool, args json.RawMessage) sallyport.Risk {
 	return sallyport.Risk{Level: sallyport.High, Reasons: []string{"changes something"}, Amounts: j(args)}
 }
 
@@ -53,3 +53,6 @@ func (w World) Demand(human bool) {
 		w.verdict.Demands = []sallyport.Demand{{Policy: "test"}}
 	}
 }
+
+// Notifier is what a job is given to speak with.
+func (g *Gateway) Notifier(f func(sallyport.Notice)) func(sallyport.Notice) { return g.notifier(f) }

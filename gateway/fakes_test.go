@@ -78,7 +78,9 @@ func (w *world) Admit(_ sallyport.Principal, size int) (func(), error) {
 	return func() { w.mu.Lock(); w.slots--; w.mu.Unlock() }, nil
 }
 
-func (w *world) Assess(sallyport.Tool, json.RawMessage) sallyport.Risk { return w.risk }
+func (w *world) Assess(context.Context, sallyport.Tool, json.RawMessage) sallyport.Risk {
+	return w.risk
+}
 
 func (w *world) Append(e sallyport.Entry) error {
 	w.mu.Lock()
@@ -155,6 +157,7 @@ type plain struct{}
 func (plain) Result(_ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return out.Content, out.IsError, nil, nil
 }
+func (plain) Stream() func([]byte) string                { return func(b []byte) string { return string(b) } }
 func (plain) Notice(n sallyport.Notice) sallyport.Notice { return n }
 func (plain) JSON(v json.RawMessage) json.RawMessage     { return v }
 func (plain) Text(s string) string                       { return s }

@@ -32,6 +32,7 @@ type Gateway struct {
 	Taints    Taints    // without it nobody is tainted
 	Inspector Inspector // without it every secret may leave in arguments
 	Plans     Plans     // without it there are no sagas
+	Estimator Estimator // without it no ticket tells how many rows a call would touch
 
 	// What the operator chose. Zero fields mean what they say.
 	Limits       CallLimits
@@ -85,7 +86,7 @@ func (g *Gateway) Call(ctx context.Context, req sallyport.Request) (res sallypor
 	if err != nil {
 		return res, err
 	}
-	judged := g.assess(rec, args)
+	judged := g.assess(ctx, rec, args)
 	permit, err := g.authorize(ctx, rec, judged)
 	if err != nil {
 		return res, err

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,7 +42,7 @@ func (g *Gateway) validate(rec *record, t target) (validArgs, error) {
 			Message: err.Error(), Hint: "see the tool's input schema in tools/list",
 		}
 		if e, ok := errors.AsType[*sallyport.Error](err); ok {
-			invalid.Message = e.Message
+			invalid.Message, invalid.Hint = e.Message, cmp.Or(e.Hint, invalid.Hint)
 		}
 		invalid.Message = g.Sanitiser.Text(invalid.Message)
 		return validArgs{}, at(sallyport.Validate, invalid)
@@ -57,10 +58,10 @@ type judged struct {
 	secrets []sallyport.Part // of arguments that leave
 }
 
-func (g *Gateway) assess(rec *record, a validArgs) judged {
+func (g *Gateway) assess(ctx context.Context, rec *record, a validArgs) judged {
 	rec.at(sallyport.Assess)
 	secrets := g.leaking(a)
-	risk := g.highlight(g.Assessor.Assess(a.tool, a.canonical), secrets)
+	risk := g.highlight(g.Assessor.Assess(ctx, a.tool, a.canonical), secrets)
 	rec.Risk, rec.secrets = &risk, secrets
 	return judged{a, risk, tierOf(a.tool, a.canonical), secrets}
 }
@@ -109,11 +110,15 @@ func (g *Gateway) authorize(ctx context.Context, rec *record, j judged) (permit,
 	if len(v.Reasons) == 0 {
 		v.Reasons = []string{"no policy allows this"}
 	}
-	return permit{}, &sallyport.Error{
+	refusal := &sallyport.Error{
 		Code: sallyport.Denied, Step: sallyport.Authorize, Err: err,
 		Message: strings.Join(v.Reasons, "; "),
 		Hint:    "an operator can see why with `sallyport audit search` and change policies/*.cedar",
 	}
+	if err != nil && sallyport.CodeOf(err) == sallyport.NotFound {
+		refusal.Code, refusal.Hint = sallyport.NotFound, "list the tools: after a start of the gateway a server's are not there at once"
+	}
+	return permit{}, refusal
 }
 
 func (p permit) question() Question {

@@ -14,7 +14,8 @@ import (
 // policies, the tool or the principal's roles are no longer those that it was
 // approved under. When they change back, a human is asked anew. It returns the
 // error for the caller: a tool whose server has not told its tools yet, as after a
-// start, is not gone, and its approval stays.
+// start, or told them only while this call was judged, is not gone, and its
+// approval stays.
 func (r *record) lapse(ctx context.Context, err error) error {
 	e, ours := errors.AsType[*sallyport.Error](err)
 	if !ours || r.Principal == "" || !slices.Contains([]sallyport.Step{sallyport.Resolve, sallyport.Validate, sallyport.Authorize}, e.Step) ||
@@ -37,7 +38,10 @@ func (r *record) lapse(ctx context.Context, err error) error {
 		t.Binding.Tool != r.Target || r.args != nil && !bytes.Equal(r.args, t.Binding.Args) {
 		return err // not this call's
 	}
-	if e.Code == sallyport.NotFound && !r.g.Catalog.Listed(t.About.Server) {
+	if e.Code == sallyport.NotFound && e.Step == sallyport.Authorize {
+		return err // a tool of the approved plan; should it come back as another, the plan's digest tells
+	}
+	if e.Code == sallyport.NotFound && (!r.g.Catalog.Listed(t.About.Server) || r.g.Catalog.Generation() != r.tools) {
 		return &sallyport.Error{
 			Code: sallyport.Unavailable, Step: e.Step, Ticket: t.ID, RetryAfter: time.Second,
 			Message: "the tool's server has not told its tools yet, so the approved call waits for it",

@@ -22,9 +22,45 @@ func (g *Gateway) enter(ctx context.Context, rec *record, who sallyport.Principa
 	return at(sallyport.Resolve, g.Plans.Enter(ctx, who, saga))
 }
 
-func (g *Gateway) judgePlan(c claim) PlanVerdict {
+// rejoin puts a call that comes back with its ticket or key into the ad-hoc saga
+// that it was made in, whether or not it says so again: else a rollback would
+// leave it out. Once that saga is over, the call can no longer run.
+func (g *Gateway) rejoin(ctx context.Context, rec *record, c *claim) error {
+	if c.awaits == "" || c.req.Door == "saga" {
+		return nil
+	}
+	t, err := g.Ledger.Ticket(ctx, c.key.Tenant, c.awaits)
+	if err == nil {
+		err = t.LeftToSaga()
+	}
+	if err != nil || t.Binding.Saga == c.req.Saga {
+		return err
+	}
+	if c.req.Saga != "" {
+		return &sallyport.Error{
+			Code: sallyport.Conflict, Ticket: t.ID, Message: "the ticket was not opened for a call in this saga",
+			Hint: "resume without naming a saga: the call stays in its own",
+		}
+	}
+	c.req.Saga = t.Binding.Saga
+	if t.State != sallyport.TicketApproved && t.State != sallyport.TicketPending {
+		return nil
+	}
+	if err := g.enter(ctx, rec, c.who, c.req.Saga); sallyport.CodeOf(err) != sallyport.NotFound {
+		return err
+	}
+	const over = "the saga that the call belongs to is over"
+	if t.State == sallyport.TicketPending {
+		if _, err := g.Tickets.Withdraw(context.WithoutCancel(ctx), c.who, t.ID, over); err != nil && sallyport.CodeOf(err) != sallyport.Conflict {
+			return err
+		}
+	}
+	return g.void(ctx, t, over)
+}
+
+func (g *Gateway) judgePlan(ctx context.Context, c claim) PlanVerdict {
 	if g.Plans == nil {
 		return PlanVerdict{}
 	}
-	return g.Plans.Judge(c.question(), c.req.Saga, policiesOf(g.demands(c)))
+	return g.Plans.Judge(ctx, c.question(), c.req.Saga, g.demands(c))
 }

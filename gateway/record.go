@@ -24,6 +24,8 @@ type record struct {
 
 	secrets []sallyport.Part // of arguments that would leave
 
+	tools uint64 // generation of the catalogue, before the tool was looked for
+
 	// Set between begin and respond: what is owed to the ledger.
 	open *Finish
 }

@@ -73,10 +73,10 @@ func (g *Gateway) keyOf(ctx context.Context, rec *record, p permit) (key sallypo
 
 // findTwin looks for an identical call without a key, where the operator wants
 // those to count as one. Never where a human decides: each question needs an
-// answer of its own.
+// answer of its own. Nor in an open saga, which may undo what the twin would count on.
 func (g *Gateway) findTwin(ctx context.Context, rec *record, c *claim) error {
 	within := c.tool.Manifest.Dedupe
-	if within <= 0 || g.Past == nil || !c.risk.Mutating() || c.needsHuman() {
+	if within <= 0 || g.Past == nil || !c.risk.Mutating() || c.needsHuman() || c.req.Saga != "" {
 		return nil
 	}
 	c.twin = &Twin{Fingerprint: digest(c.fingerprint + " for " + c.who.OnBehalfOf), Within: within}

@@ -23,7 +23,7 @@ type target struct {
 
 func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyport.Request) (target, error) {
 	rec.at(sallyport.Resolve)
-	if req.Operation.Kind != sallyport.CallTool {
+	if !known(req) {
 		return target{}, &sallyport.Error{
 			Code: sallyport.Invalid, Step: sallyport.Resolve,
 			Message: fmt.Sprintf("unknown operation %q", req.Operation.Kind), Hint: "call a tool",
@@ -39,6 +39,7 @@ func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyp
 		name, t.req.Ticket, t.args = ticket.Binding.Tool, ticket.ID, ticket.Binding.Args
 		rec.Target, rec.Ticket = name, ticket.ID
 	}
+	rec.tools = g.Catalog.Generation()
 	tool, err := g.Catalog.Resolve(req.Profile, name)
 	if err == nil && !g.visible(in.who, req.Profile, tool) {
 		err = &sallyport.Error{Code: sallyport.NotFound}
@@ -48,7 +49,7 @@ func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyp
 		return target{}, &sallyport.Error{
 			Code: sallyport.NotFound, Step: sallyport.Resolve,
 			Message: fmt.Sprintf("unknown tool %q", clip(name, 64)),
-			Hint:    "list the tools: the name may have changed, or you may not be allowed to use it",
+			Hint:    "list the tools: the name may have changed, its server may not be up yet, or you may not be allowed to use it",
 		}
 	}
 	if err != nil {
@@ -68,6 +69,18 @@ func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyp
 		}
 	}
 	return t, nil
+}
+
+// known: a file is moved by the tool that is there for it, and every other
+// operation is a call.
+func known(req sallyport.Request) bool {
+	switch req.Operation.Kind {
+	case sallyport.CallTool:
+		return req.Transfer == nil
+	case sallyport.MoveFile:
+		return req.Transfer != nil && req.Operation.Target == sallyport.FilesTool
+	}
+	return false
 }
 
 // ownTicket reads the ticket that approval_result names. A ticket of somebody

@@ -15,12 +15,18 @@ import (
 func (j job) binding(image string) sallyport.Binding {
 	if j.tool.Code == nil {
 		image = ""
+	} else {
+		image = cmp.Or(j.tool.Manifest.Image, image)
+	}
+	saga := ""
+	if j.plan.Joins != nil {
+		saga = j.req.Saga
 	}
 	return sallyport.Binding{
 		Tenant: j.who.Tenant, Principal: j.who.ID, OnBehalfOf: j.who.OnBehalfOf, Profile: j.req.Profile,
 		Tool: j.tool.Name, ToolVersion: j.tool.Version, ToolDigest: j.tool.Digest, Args: j.canonical,
 		Endpoint: j.tool.Origin.Endpoint, Credential: j.tool.Origin.Credential,
-		Image: image, Tier: j.tier, Egress: j.egress, Plan: j.plan.Digest,
+		Image: image, Tier: j.tier, Egress: j.egress, Plan: j.plan.Digest, Saga: saga,
 	}
 }
 

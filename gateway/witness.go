@@ -1,12 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -40,31 +37,37 @@ func (g *Gateway) look(ctx context.Context, rec *record, c claim) ([]sallyport.O
 // caller may call without asking anybody.
 func (g *Gateway) observe(ctx context.Context, rec *record, c claim, w sallyport.Witness) (sallyport.Observation, error) {
 	o := sallyport.Observation{Name: w.Name, Binds: w.Binds}
-	args, err := witnessArgs(w.Args, c.canonical)
+	args, err := sallyport.FillArgs(w.Args, c.canonical)
 	if err != nil {
 		return o, err
 	}
-	tool, egress, err := g.witnessTool(c, w.Tool, args)
+	tool, egress, err := g.witnessTool(ctx, c, w.Tool, args)
 	if err != nil {
 		return o, err
 	}
+	content, err := g.glance(ctx, rec, c, tool, args, egress, witnessTime)
+	if err != nil {
+		return o, err
+	}
+	return g.observed(rec, tool, o, content, w.Select)
+}
+
+// glance calls a tool that witnessTool let through, and returns its result.
+func (g *Gateway) glance(ctx context.Context, rec *record, c claim, tool sallyport.Tool, args json.RawMessage, egress []string, within time.Duration) (json.RawMessage, error) {
 	b, ok := g.Backends[tool.Origin.Backend]
 	if !ok {
-		return o, fmt.Errorf("nothing on this gateway runs %q tools", tool.Origin.Backend)
+		return nil, fmt.Errorf("nothing on this gateway runs %q tools", tool.Origin.Backend)
 	}
-	ctx, cancel := context.WithTimeout(ctx, witnessTime)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	out, err := b.Run(ctx, sallyport.Job{
 		CallID: rec.CallID, Who: c.who, Tool: tool, Args: args, Tier: tierOf(tool, args), Limits: g.limitsOf(tool), Egress: egress,
-		Timeout: witnessTime, Trace: c.req.Trace, Notify: func(sallyport.Notice) {},
+		Timeout: within, Trace: c.req.Trace, Notify: func(sallyport.Notice) {},
 	})
-	switch {
-	case err != nil:
-		return o, err
-	case out.IsError:
-		return o, fmt.Errorf("%s failed", w.Tool)
+	if err == nil && out.IsError {
+		err = fmt.Errorf("%s failed", tool.Name)
 	}
-	return g.observed(rec, tool, o, out.Content, w.Select)
+	return out.Content, err
 }
 
 // observed turns an answer into an observation, and puts it on record.
@@ -84,7 +87,7 @@ func (g *Gateway) observed(rec *record, tool sallyport.Tool, o sallyport.Observa
 
 // witnessTool resolves, validates, judges and authorises a look, as a call of
 // the same principal would be.
-func (g *Gateway) witnessTool(c claim, name string, args json.RawMessage) (tool sallyport.Tool, egress []string, err error) {
+func (g *Gateway) witnessTool(ctx context.Context, c claim, name string, args json.RawMessage) (tool sallyport.Tool, egress []string, err error) {
 	tool, err = g.Catalog.Resolve(c.req.Profile, name)
 	if err != nil || tool.Status != sallyport.ToolActive {
 		return tool, nil, fmt.Errorf("there is no active tool %q here", name)
@@ -92,7 +95,7 @@ func (g *Gateway) witnessTool(c claim, name string, args json.RawMessage) (tool 
 	if err := g.Catalog.Validate(tool, args); err != nil {
 		return tool, nil, fmt.Errorf("%s does not take these arguments: %w", name, err)
 	}
-	risk := g.Assessor.Assess(tool, args)
+	risk := g.Assessor.Assess(ctx, tool, args)
 	if risk.Mutating() {
 		return tool, nil, fmt.Errorf("%s is not read-only here: its risk is %s", name, risk.Level)
 	}
@@ -107,65 +110,6 @@ func (g *Gateway) witnessTool(c claim, name string, args json.RawMessage) (tool 
 		egress = tool.Manifest.Egress
 	}
 	return tool, egress, nil
-}
-
-// witnessArgs puts the call's arguments into those of a witness: an object
-// {"$arg": "/pointer"} stands for what the call has there, byte for byte.
-func witnessArgs(template, call json.RawMessage) (json.RawMessage, error) {
-	if len(template) == 0 {
-		template = json.RawMessage("{}")
-	}
-	filled, err := fill(template, call)
-	if err != nil {
-		return nil, err
-	}
-	return sallyport.Canonical(filled)
-}
-
-func fill(template, call json.RawMessage) (json.RawMessage, error) {
-	var members map[string]json.RawMessage
-	var items []json.RawMessage
-	switch {
-	case json.Unmarshal(template, &members) == nil && members != nil:
-		if ref, ok := members["$arg"]; ok && len(members) == 1 {
-			var pointer string
-			if err := json.Unmarshal(ref, &pointer); err != nil {
-				return nil, fmt.Errorf("$arg must be a JSON Pointer, not %s", clip(string(ref), 40))
-			}
-			v, ok := sallyport.At(call, pointer)
-			if !ok {
-				return nil, fmt.Errorf("the call has no argument %s", pointer)
-			}
-			return v, nil
-		}
-		for _, k := range slices.Sorted(maps.Keys(members)) { // the same words for the same fault
-			f, err := fill(members[k], call)
-			if err != nil {
-				return nil, err
-			}
-			members[k] = f
-		}
-		return encode(members)
-	case json.Unmarshal(template, &items) == nil && items != nil:
-		for i, v := range items {
-			f, err := fill(v, call)
-			if err != nil {
-				return nil, err
-			}
-			items[i] = f
-		}
-		return encode(items)
-	}
-	return template, nil
-}
-
-// encode is json.Marshal without its escapes for HTML.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return b.Bytes(), err
 }
 
 // changed says what is no longer as it was when the ticket was opened, or "".

@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"encoding/json"
+	"sync"
+
+	"sallyport.dev/sallyport"
+)
+
+// A hearing passes on what a running call says, cleaned: each notice by itself,
+// and output piece by piece as one text, so that no cut hides a secret.
+type hearing struct {
+	s      Sanitiser
+	notify func(sallyport.Notice)
+
+	mu      sync.Mutex
+	streams map[string]func([]byte) string
+	told    int
+}
+
+// notifier is what a job is given to speak with.
+func (g *Gateway) notifier(notify func(sallyport.Notice)) func(sallyport.Notice) {
+	if notify == nil {
+		return func(sallyport.Notice) {}
+	}
+	h := &hearing{s: g.Sanitiser, notify: notify, streams: map[string]func([]byte) string{}}
+	return h.hear
+}
+
+func (h *hearing) hear(n sallyport.Notice) {
+	if n.Stream == "" {
+		h.notify(h.s.Notice(n))
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	next := h.streams[n.Stream]
+	if next == nil {
+		next = h.s.Stream()
+		h.streams[n.Stream] = next
+	}
+	text := next(n.Output)
+	if text == "" {
+		return
+	}
+	h.told += len(text)
+	params, err := json.Marshal(map[string]any{
+		"progress": h.told, "message": text, "_meta": map[string]string{"dev.sallyport/stream": n.Stream},
+	})
+	if err == nil { // a map of plain values
+		h.notify(sallyport.Notice{Method: "notifications/progress", Params: params})
+	}
+}
