@@ -62,6 +62,11 @@ func (g *fakeGateway) Identify(_ context.Context, cred, _ string) (sallyport.Pri
 		Message: "the token has expired", Hint: "get a new one"}
 }
 
+func (g *fakeGateway) Withdraw(ctx context.Context, req sallyport.Request) error {
+	_, err := g.Identify(ctx, req.Credential, req.Profile)
+	return err
+}
+
 func (g *fakeGateway) List(ctx context.Context, cred, profile string, size int) (sallyport.Principal, []sallyport.Tool, error) {
 	who, err := g.Identify(ctx, cred, "")
 	if err != nil {

@@ -39,6 +39,10 @@ type Gateway interface {
 
 	// Identify only authenticates (initialize, ping, server/discover, sessions).
 	Identify(ctx context.Context, credential, profile string) (sallyport.Principal, error)
+
+	// Withdraw takes back the caller's own ticket that req names, if it still
+	// waits. One that was decided stays as it is, without an error.
+	Withdraw(ctx context.Context, req sallyport.Request) error
 }
 
 // Options say how to serve. Gateway and BaseURL are required; a zero in any

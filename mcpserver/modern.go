@@ -57,14 +57,20 @@ func (x *exchange) modernFault() *wire.Error {
 	if e := x.checkHeader(wire.HeaderMethod, x.msg.Method, "method"); e != nil {
 		return e
 	}
-	if x.msg.Method != "tools/call" {
+	var of, what string
+	switch x.msg.Method {
+	case "tools/call":
+		of, what = "name", "the tool to call"
+	case "tasks/get", "tasks/cancel":
+		of, what = "taskId", "the task"
+	default:
 		return nil
 	}
-	name, ok := wire.String(wire.Member(x.msg.Params, "name"))
+	name, ok := wire.String(wire.Member(x.msg.Params, of))
 	if !ok {
-		return badParams("params.name must be a string: the tool to call")
+		return badParams("params.%s must be a string: %s", of, what)
 	}
-	return x.checkHeader(wire.HeaderName, name, "params.name")
+	return x.checkHeader(wire.HeaderName, name, "params."+of)
 }
 
 // checkHeader verifies that a header is there once and says want, which the
@@ -95,7 +101,7 @@ func (x *exchange) discover() {
 		x.refuse(err)
 		return
 	}
-	b := append([]byte(`{"resultType":"complete","supportedVersions":`+supportedJSON+`,"capabilities":`), x.s.caps...)
+	b := append([]byte(`{"resultType":"complete","supportedVersions":`+supportedJSON+`,"capabilities":`), x.s.caps[:len(x.s.caps)-1]+`,"extensions":{"`+tasksExtension+`":{}}}`...)
 	if x.s.opts.Instructions != "" {
 		b = wire.AppendString(append(b, `,"instructions":`...), x.s.opts.Instructions)
 	}

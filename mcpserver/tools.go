@@ -115,19 +115,24 @@ func (x *exchange) callTool() {
 		}
 	}
 	x.reply = newReply(x, ask, done)
-	req.Notify = x.reply.notify
+	req.Notify, req.Watched = x.reply.notify, x.reply.canProgress()
 	if !x.modern {
 		req.Gone = x.r.Context().Done()
 	}
 	var res sallyport.Result
 	var err error
-	if x.reply.canProgress() {
+	tasks := x.takesTasks()
+	if x.reply.canProgress() && !tasks {
 		res, err = x.s.gateway.Await(ctx, req, x.s.opts.ApprovalWait, x.reply.wait)
 	} else {
 		res, err = x.s.gateway.Call(ctx, req)
 	}
 	x.reply.settle()
 	if ctx.Err() != nil && x.reply.abandoned(x.modern) {
+		return
+	}
+	if e, pending := waits(err); pending && tasks {
+		x.becomeTask(e)
 		return
 	}
 	x.answer(res, err)
