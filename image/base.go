@@ -2,9 +2,12 @@ package image
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
+	"runtime"
 	"strings"
 )
 
@@ -57,9 +60,11 @@ var baseFiles = map[string]string{
 	"etc/fstab":       "",
 }
 
+type baseLink struct{ path, target, needs string }
+
 // baseLinks are the links that maintainer scripts make. Each is made only where
 // what it leads to is in the image; "" in needs means always.
-var baseLinks = []struct{ path, target, needs string }{
+var baseLinks = []baseLink{
 	{"bin", "usr/bin", ""}, {"sbin", "usr/sbin", ""}, {"lib", "usr/lib", ""}, {"lib64", "usr/lib64", "usr/lib64"},
 	{"usr/bin/sh", "dash", "usr/bin/dash"},
 	{"usr/bin/awk", "mawk", "usr/bin/mawk"},
@@ -69,6 +74,18 @@ var baseLinks = []struct{ path, target, needs string }{
 	{"etc/mtab", "/proc/self/mounts", ""},
 	{"etc/localtime", "/usr/share/zoneinfo/Etc/UTC", "usr/share/zoneinfo/Etc/UTC"},
 	{"var/run", "/run", ""}, {"var/lock", "/run/lock", ""},
+}
+
+// multiarch is Debian's name of this machine's folder of libraries.
+var multiarch = map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
+
+// alternatives are the links by which Debian chooses one of several libraries.
+func alternatives() (links []baseLink) {
+	for _, name := range []string{"libopenblas.so.0", "libblas.so.3", "liblapack.so.3"} {
+		dir, target := "usr/lib/"+multiarch+"/", "openblas-pthread/"+name
+		links = append(links, baseLink{dir + name, target, dir + target})
+	}
+	return links
 }
 
 // complete makes what no package ships and every sandbox needs, over whatever
@@ -92,7 +109,7 @@ func (t *tree) complete() error {
 	if err := t.addCertificates(); err != nil {
 		return err
 	}
-	for _, l := range baseLinks {
+	for _, l := range append(alternatives(), baseLinks...) {
 		if l.needs != "" && t.get(l.needs) == nil {
 			continue
 		}
@@ -163,4 +180,62 @@ func parentOf(p string) string {
 		return d
 	}
 	return ""
+}
+
+// needed are the folders that a sandbox mounts over.
+var needed = []string{"dev", "proc", "sys", "tmp", "run", "home", "root"}
+
+// adapt makes what every sandbox needs in an image that was not made for it:
+// folders to mount over, and a name for the user that programs run as.
+func (t *tree) adapt() error {
+	for _, p := range needed {
+		if n := t.root.children[p]; n == nil || !n.mode.IsDir() {
+			delete(t.root.children, p)
+			if err := t.addDir(p, 0o755); err != nil {
+				return err
+			}
+		}
+	}
+	if n := t.root.children["etc"]; n != nil && !n.mode.IsDir() {
+		return errors.New("/etc is not a folder")
+	}
+	for _, p := range []string{"etc/passwd", "etc/group", "etc/hosts", "etc/nsswitch.conf", "etc/resolv.conf"} {
+		n := t.get(p)
+		text := baseFiles[p]
+		switch {
+		case n != nil && n.mode.IsDir():
+			return fmt.Errorf("/%s is a folder", p)
+		case n != nil && n.mode.IsRegular() && n.size > 0:
+			if p != "etc/passwd" && p != "etc/group" || n.size > 1<<20 {
+				continue
+			}
+			own, err := io.ReadAll(t.contents(n))
+			if err != nil {
+				return err
+			}
+			if text = withAgent(string(own), text); text == string(own) {
+				continue
+			}
+		}
+		if err := t.replace(p, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withAgent adds the agent's line of base to a passwd or group file that has no
+// line of that number.
+func withAgent(own, base string) string {
+	for line := range strings.Lines(own) {
+		if f := strings.SplitN(line, ":", 4); len(f) > 3 && f[2] == "1000" {
+			return own
+		}
+	}
+	for line := range strings.Lines(base) {
+		if strings.HasPrefix(line, "agent:") {
+			return strings.TrimSuffix(own, "\n") + "\n" + line
+		}
+	}
+	return own
 }

@@ -3,16 +3,12 @@ package image
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
 )
@@ -27,64 +23,25 @@ func Build(ctx context.Context, cacheDir string, spec Spec, progress func(string
 // spec.Release (unless spec.Packages is empty) and dpkg-deb, but not root. One
 // build at a time runs in a cache folder; others wait.
 func (s *Store) Build(ctx context.Context, spec Spec, progress func(string)) (Image, error) {
-	if !nameForm.MatchString(spec.Name) || digestForm.MatchString(spec.Name) {
-		return Image{}, &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Execute,
-			Message: fmt.Sprintf("%q is no name for an image", spec.Name), Hint: "use [a-z][a-z0-9._-]*"}
-	}
 	if err := haveTools(spec); err != nil {
 		return Image{}, err
 	}
-	cacheDir, err := filepath.Abs(s.cacheDir)
-	if err != nil {
-		return Image{}, buildFailed(err)
-	}
-	s = NewStore(cacheDir) // absolute; dpkg-deb and apt-get need it
-	if err := os.MkdirAll(s.dir(), 0o755); err != nil {
-		return Image{}, buildFailed(err)
-	}
-	unlock, err := s.lock()
-	if err != nil {
-		return Image{}, buildFailed(err)
-	}
-	defer unlock()
-	work, err := os.MkdirTemp(s.dir(), ".build-")
-	if err != nil {
-		return Image{}, buildFailed(err)
-	}
-	defer os.RemoveAll(work)
-	img, err := s.build(ctx, spec, work, progress)
-	if err != nil {
-		return Image{}, buildFailed(err)
-	}
-	return img, nil
-}
-
-func (s *Store) build(ctx context.Context, spec Spec, work string, progress func(string)) (Image, error) {
-	archives, err := fetch(ctx, spec, work, progress)
-	if err != nil {
-		return Image{}, err
-	}
-	spool, err := os.Create(filepath.Join(work, "spool"))
-	if err != nil {
-		return Image{}, err
-	}
-	defer spool.Close()
-	t := newTree(spool)
-	progress(fmt.Sprintf("reading %d packages", len(archives)))
-	for _, a := range archives {
-		if err := t.addDeb(ctx, a.file); err != nil {
-			return Image{}, fmt.Errorf("package %s: %w", a.pkg.Name, err)
+	img, err := s.make(ctx, spec.Name, spec.MaxSize, progress, func(t *tree, work string) (Image, error) {
+		archives, err := fetch(ctx, spec, work, progress)
+		if err != nil {
+			return Image{}, err
 		}
-	}
-	if err := t.complete(); err != nil {
-		return Image{}, err
-	}
-	progress(fmt.Sprintf("writing the image: %d entries, %d MB", t.entries, t.end/1e6))
-	img := Image{Name: spec.Name, Recipe: spec.digest()}
-	for _, a := range archives {
-		img.Packages = append(img.Packages, a.pkg)
-	}
-	return s.keep(t, work, img)
+		progress(fmt.Sprintf("reading %d packages", len(archives)))
+		img := Image{Recipe: spec.digest(), From: fromPackages}
+		for _, a := range archives {
+			if err := t.addDeb(ctx, a.file); err != nil {
+				return Image{}, fmt.Errorf("package %s: %w", a.pkg.Name, err)
+			}
+			img.Packages = append(img.Packages, a.pkg)
+		}
+		return img, t.complete()
+	})
+	return img, buildFailed(ctx, err, "check that apt-get has a source of Debian 12 (bookworm) and reaches it, then try again")
 }
 
 // fetch returns the archives whose contents make the image, checked and in the
@@ -160,66 +117,6 @@ func describeDeb(ctx context.Context, file string) (archive, error) {
 	return archive{pkg: Package{Name: f[0], Version: f[1], Architecture: f[2], SHA256: sum}, file: file}, nil
 }
 
-// keep writes the image under its digest, then its description, then its name;
-// each appears whole or not at all.
-func (s *Store) keep(t *tree, work string, img Image) (Image, error) {
-	raw := filepath.Join(work, "image.erofs")
-	f, err := os.OpenFile(raw, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return Image{}, err
-	}
-	defer f.Close()
-	if err := t.write(f, work); err != nil {
-		return Image{}, err
-	}
-	if err := f.Chmod(0o444); err != nil {
-		return Image{}, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return Image{}, err
-	}
-	sum, err := hashFile(raw)
-	if err != nil {
-		return Image{}, err
-	}
-	img.Digest, img.Size = "sha256-"+sum, info.Size()
-	img.Path = filepath.Join(s.dir(), img.Digest+".erofs")
-	if err := os.Rename(raw, img.Path); err != nil {
-		return Image{}, err
-	}
-	if err := s.writeJSON(work, img.Digest, img); err != nil {
-		return Image{}, err
-	}
-	ref := struct {
-		Digest string `json:"digest"`
-	}{img.Digest}
-	return img, s.writeJSON(work, img.Name, ref)
-}
-
-func (s *Store) writeJSON(work, name string, v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	tmp := filepath.Join(work, name+".json")
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(tmp, filepath.Join(s.dir(), name+".json"))
-}
-
-func (s *Store) lock() (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(s.dir(), ".lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() { f.Close() }, nil
-}
-
 func haveTools(spec Spec) error {
 	tools := []string{"dpkg-deb"}
 	if len(spec.Packages) > 0 {
@@ -234,10 +131,13 @@ func haveTools(spec Spec) error {
 	return nil
 }
 
-func buildFailed(err error) error {
-	if _, ours := errors.AsType[*sallyport.Error](err); ours {
+func buildFailed(ctx context.Context, err error, hint string) error {
+	if err != nil && ctx.Err() != nil {
+		return &sallyport.Error{Code: sallyport.Canceled, Step: sallyport.Execute, Err: ctx.Err(),
+			Message: "the build was interrupted", Hint: "nothing of it was kept; start it again"}
+	}
+	if _, ours := errors.AsType[*sallyport.Error](err); ours || err == nil {
 		return err
 	}
-	return unavailable("the image could not be built: "+err.Error(),
-		"check that apt-get has a source of Debian 12 (bookworm) and reaches it, then try again", err)
+	return unavailable("the image could not be built: "+err.Error(), hint, err)
 }

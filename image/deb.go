@@ -85,7 +85,7 @@ func (t *tree) addEntry(h *tar.Header, r io.Reader) error {
 		return nil
 	}
 	if sparse(h) {
-		return errors.New("sparse files are refused: a few bytes would stand for gigabytes")
+		return errSparse
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
@@ -135,7 +135,7 @@ func (t *tree) addDir(p string, perm fs.FileMode) error {
 }
 
 func (t *tree) addSymlink(p, target string) error {
-	if target == "" || len(target) > maxPath || strings.ContainsFunc(target, isControl) {
+	if badTarget(target) {
 		return fmt.Errorf("bad target %q of a symbolic link", target)
 	}
 	return t.add(p, &node{mode: fs.ModeSymlink | 0o777, target: target})
@@ -151,6 +151,9 @@ func (t *tree) addHardLink(p, target string) error {
 	first := t.get(intoUsr(target))
 	if first == nil || !first.mode.IsRegular() {
 		return fmt.Errorf("hard link to %q, which is not a file of the image", target)
+	}
+	if err := t.charge(first.size); err != nil {
+		return err
 	}
 	same := *first
 	return t.add(p, &same)

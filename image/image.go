@@ -1,10 +1,11 @@
 // Package image makes and opens the root file systems of sandboxes: read-only,
 // content-addressed EROFS images, built from the contents of .deb packages and
-// never from the live file system or its configuration.
+// never from the live file system or its configuration; from the layers of an
+// OCI image; or from a folder.
 //
 // An image is named by the sha256 of its bytes. Nothing of a package runs while
 // it is built: contents are read as data, and what maintainer scripts would have
-// made is made here, the same each time. The same packages give the same digest.
+// made is made here, the same each time. The same input gives the same digest.
 package image
 
 import (
@@ -18,8 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"sort"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -40,10 +39,13 @@ type Image struct {
 	Name     string    `json:"name"`
 	Digest   string    `json:"digest"` // "sha256-" and 64 hex digits
 	Size     int64     `json:"size"`   // bytes
-	Recipe   string    `json:"recipe"` // sha256 hex of the Spec it was built from
-	Packages []Package `json:"packages"`
+	From     string    `json:"from"`   // what it was made of, for people
+	Recipe   string    `json:"recipe"` // sha256 hex of what it was made of, as far as that is known beforehand
+	Packages []Package `json:"packages,omitempty"`
 	Path     string    `json:"-"` // of the EROFS file, absolute
 }
+
+const fromPackages = "Debian packages"
 
 // DefaultName is the name of the image that tools use unless they say otherwise.
 const DefaultName = "default"
@@ -73,7 +75,8 @@ type Store struct {
 	cacheDir string
 
 	mu       sync.Mutex
-	verified map[string]stamp // by digest
+	verified map[string]stamp    // by digest
+	held     map[string]*os.File // use files of images in use, by digest
 }
 
 // A stamp tells whether a file is still the one that was hashed.
@@ -85,7 +88,7 @@ type stamp struct {
 
 // NewStore returns the store of a cache folder, which need not exist yet.
 func NewStore(cacheDir string) *Store {
-	return &Store{cacheDir: cacheDir, verified: map[string]stamp{}}
+	return &Store{cacheDir: cacheDir, verified: map[string]stamp{}, held: map[string]*os.File{}}
 }
 
 // Open finds an image by name or digest and checks its bytes. It hashes the whole
@@ -94,10 +97,6 @@ func Open(cacheDir, nameOrDigest string) (Image, error) {
 	return NewStore(cacheDir).Open(nameOrDigest)
 }
 
-// List returns the named images of a cache folder, sorted by name, without
-// checking their bytes.
-func List(cacheDir string) ([]Image, error) { return NewStore(cacheDir).List() }
-
 func (s *Store) dir() string { return filepath.Join(s.cacheDir, "images") }
 
 // Open finds an image by name or digest and checks that its bytes still have
@@ -105,13 +104,9 @@ func (s *Store) dir() string { return filepath.Join(s.cacheDir, "images") }
 // Unavailable where the file is not what its name says, or could be changed by
 // somebody else than root and us.
 func (s *Store) Open(nameOrDigest string) (Image, error) {
-	digest := nameOrDigest
-	if !digestForm.MatchString(digest) {
-		ref, err := s.lookup(nameOrDigest)
-		if err != nil {
-			return Image{}, err
-		}
-		digest = ref
+	digest, err := s.Digest(nameOrDigest)
+	if err != nil {
+		return Image{}, err
 	}
 	img, err := s.describe(digest)
 	if err != nil {
@@ -123,59 +118,51 @@ func (s *Store) Open(nameOrDigest string) (Image, error) {
 	return img, nil
 }
 
-// List returns the named images, sorted by name, without checking their bytes.
-func (s *Store) List() ([]Image, error) {
-	entries, err := os.ReadDir(s.dir())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, unavailable("the images cannot be listed", "", err)
-	}
-	var out []Image
-	for _, e := range entries {
-		name, isJSON := strings.CutSuffix(e.Name(), ".json")
-		if !isJSON || !nameForm.MatchString(name) || digestForm.MatchString(name) {
-			continue
-		}
-		digest, err := s.lookup(name)
+// Digest tells which image a name stands for, without checking its bytes.
+func (s *Store) Digest(nameOrDigest string) (string, error) {
+	digest := nameOrDigest
+	if !digestForm.MatchString(digest) {
+		ref, err := s.lookup(nameOrDigest)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
-		img, err := s.describe(digest)
-		if err != nil {
-			return nil, err
-		}
-		img.Name = name
-		out = append(out, img)
+		digest = ref.Digest
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
-	return out, nil
+	if _, err := os.Stat(s.path(digest, ".erofs")); err != nil {
+		return "", missing(nameOrDigest, err)
+	}
+	return digest, nil
 }
 
-// lookup reads NAME.json: {"digest": "sha256-…"}.
-func (s *Store) lookup(name string) (digest string, err error) {
+// A named is what NAME.json says: which image, and what it was made of when it got
+// the name; the same bytes may have been made twice, of different things.
+type named struct {
+	Digest string `json:"digest"`
+	From   string `json:"from,omitempty"`
+}
+
+func (s *Store) lookup(name string) (ref named, err error) {
 	if !nameForm.MatchString(name) {
-		return "", &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Execute,
+		return ref, &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Execute,
 			Message: fmt.Sprintf("%q is neither the name nor the digest of an image", name),
 			Hint:    "a name is [a-z][a-z0-9._-]*, a digest is sha256- and 64 hex digits"}
 	}
-	var ref struct {
-		Digest string `json:"digest"`
-	}
 	if err := readJSON(filepath.Join(s.dir(), name+".json"), &ref); err != nil {
-		return "", missing(name, err)
+		return named{}, missing(name, err)
 	}
 	if !digestForm.MatchString(ref.Digest) {
-		return "", unavailable(fmt.Sprintf("image %s: its name file is damaged", name), rebuildHint, nil)
+		return named{}, unavailable(fmt.Sprintf("image %s: its name file is damaged", name), rebuildHint, nil)
 	}
-	return ref.Digest, nil
+	return ref, nil
 }
 
 func (s *Store) describe(digest string) (Image, error) {
 	var img Image
 	if err := readJSON(filepath.Join(s.dir(), digest+".json"), &img); err != nil {
 		return Image{}, missing(digest, err)
+	}
+	if img.From == "" && len(img.Packages) > 0 {
+		img.From = fromPackages // a description of before this was kept
 	}
 	img.Digest = digest
 	img.Path = filepath.Join(s.dir(), digest+".erofs")
@@ -238,7 +225,7 @@ func missing(ref string, err error) error {
 		return unavailable("image "+ref+" cannot be read", rebuildHint, err)
 	}
 	return &sallyport.Error{Code: sallyport.NotFound, Step: sallyport.Execute,
-		Message: "there is no image " + ref, Hint: "sallyport sandbox images lists them; sallyport sandbox build makes the default one", Err: err}
+		Message: "there is no image " + ref, Hint: "sallyport sandbox images lists them; sallyport sandbox build makes one", Err: err}
 }
 
 func unavailable(message, hint string, err error) error {

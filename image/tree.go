@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,11 +13,13 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of one image. A package that goes beyond them is refused.
+// The bounds of one image. What goes beyond them is refused.
 const (
-	maxTotal   = 2 << 30 // bytes of contents
-	maxFile    = 1 << 30
-	maxEntries = 200_000
+	// MaxSize bounds the bytes that an image's files take, unless a Spec says
+	// otherwise.
+	MaxSize = 4 << 30
+
+	maxEntries = 500_000 // seen, whether or not a later one replaces them
 	maxDepth   = 48
 	maxPath    = 1024
 	maxName    = 255
@@ -27,6 +30,9 @@ const (
 type node struct {
 	mode     fs.FileMode // type and permission bits
 	uid, gid int
+	mtime    int64  // seconds since 1970; 0 is buildTime
+	layer    int    // that made it, from 1; 0 in what was built otherwise
+	cleared  int    // the last layer that hid what was in this folder
 	target   string // of a symbolic link
 	off      int64  // of the contents in the spool
 	size     int64
@@ -39,11 +45,14 @@ type tree struct {
 	root    *node
 	spool   *os.File
 	end     int64 // of the spool
+	size    int64 // of all files in whole blocks, each hard link counted
+	maxSize int64
 	entries int
+	dropped int // devices, FIFOs and sockets that were left out
 }
 
-func newTree(spool *os.File) *tree {
-	return &tree{root: newDir(0o755), spool: spool, entries: 1}
+func newTree(spool *os.File, maxSize int64) *tree {
+	return &tree{root: newDir(0o755), spool: spool, maxSize: cmp.Or(maxSize, MaxSize), entries: 1}
 }
 
 func newDir(perm fs.FileMode) *node {
@@ -171,10 +180,20 @@ func (t *tree) add(p string, n *node) error {
 	return nil
 }
 
+// charge counts a file of the image to be: each takes whole blocks, and each
+// hard link is a file of its own.
+func (t *tree) charge(size int64) error {
+	if size < 0 || size > t.maxSize || t.size+size > t.maxSize {
+		return fmt.Errorf("%d bytes more would make the image larger than %d", size, t.maxSize)
+	}
+	t.size += (size + blockSize - 1) / blockSize * blockSize
+	return nil
+}
+
 // store copies size bytes of r to the spool.
 func (t *tree) store(r io.Reader, size int64) (off int64, err error) {
-	if size < 0 || size > maxFile || t.end+size > maxTotal {
-		return 0, fmt.Errorf("%d bytes more would be too large: an image holds at most %d, a file %d", size, maxTotal, maxFile)
+	if err := t.charge(size); err != nil {
+		return 0, err
 	}
 	n, err := io.Copy(io.NewOffsetWriter(t.spool, t.end), io.LimitReader(r, size))
 	if err == nil && n != size {

@@ -52,7 +52,7 @@ func FuzzAddTar(f *testing.F) {
 	}
 	f.Cleanup(func() { out.Close() })
 	f.Fuzz(func(t *testing.T, in []byte) {
-		tr := newTree(spool)
+		tr := newTree(spool, 0)
 		_ = tr.addTar(bytes.NewReader(in)) // a refusal leaves a tree as safe as any
 		if err := tr.walk(func(p string, n *node) error { return checkNode(p, n, tr) }); err != nil {
 			t.Fatal(err)
@@ -74,6 +74,85 @@ func FuzzAddTar(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Whatever the layers of an image say, what comes out is safe, and reads back the
+// same.
+func FuzzLayer(f *testing.F) {
+	pack := func(entries ...tar.Header) []byte {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for _, h := range entries {
+			_ = w.WriteHeader(&h)
+			_, _ = io.WriteString(w, strings.Repeat("x", int(h.Size)))
+		}
+		_ = w.Close()
+		return b.Bytes()
+	}
+	reg := func(name string) tar.Header {
+		return tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o6777, Size: 3, Uid: 1 << 20}
+	}
+	f.Add(pack(reg("a"), reg("d/b")), pack(reg(".wh.a"), reg("d/.wh..wh..opq"), reg("d/c")))
+	f.Add(pack(tar.Header{Name: "lib", Typeflag: tar.TypeSymlink, Linkname: "/usr/lib/../../.."}, reg("usr/lib/x")), pack(reg("lib/y"), reg("lib/.wh.x")))
+	f.Add(pack(reg("a"), tar.Header{Name: "b", Typeflag: tar.TypeLink, Linkname: "/a"}), pack(tar.Header{Name: "c", Typeflag: tar.TypeLink, Linkname: "b"}, tar.Header{Name: "a", Typeflag: tar.TypeDir}))
+	f.Add(pack(tar.Header{Name: "dev/null", Typeflag: tar.TypeChar}, tar.Header{Name: "etc", Typeflag: tar.TypeSymlink, Linkname: "."}), pack(reg("etc/passwd"), reg("../x")))
+	f.Add(pack(tar.Header{Name: "/", Typeflag: tar.TypeDir}, reg("tmp"), reg("home")), pack(reg(".wh..wh..opq"), tar.Header{Name: "x", Typeflag: tar.TypeReg, PAXRecords: map[string]string{"SCHILY.xattr.user.x": "y"}}))
+	spool := spoolFile(f)
+	out, err := os.Create(filepath.Join(f.TempDir(), "image"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { out.Close() })
+	f.Fuzz(func(t *testing.T, lower, upper []byte) {
+		tr := newTree(spool, 16<<20)
+		_ = tr.addLayer(1, bytes.NewReader(lower)) // a refusal leaves a tree as safe as any
+		_ = tr.addLayer(2, bytes.NewReader(upper))
+		_ = tr.adapt()
+		if err := tr.walk(func(p string, n *node) error { return checkLayerNode(p, n, tr) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := out.Truncate(0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.write(out, t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+		img, err := erofs.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.walk(func(p string, n *node) error {
+			if n.mode&fs.ModeIrregular != 0 {
+				if _, err := fs.Lstat(img, p); err == nil {
+					return fmt.Errorf("%s was to be left out", p)
+				}
+				return nil
+			}
+			return compareNode(img, p, n, tr)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func checkLayerNode(p string, n *node, tr *tree) error {
+	for part := range strings.SplitSeq(p, "/") {
+		if part == "" || part == "." || part == ".." || len(part) > maxName {
+			return fmt.Errorf("path %q is not clean", p)
+		}
+	}
+	switch {
+	case n.mode&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeDevice|fs.ModeNamedPipe|fs.ModeSocket) != 0,
+		n.mode&fs.ModeSymlink == 0 && n.mode.Perm()&0o022 != 0,
+		n.children != nil && !n.mode.IsDir(),
+		strings.Count(p, "/") > maxDepth,
+		n.off < 0 || n.size < 0 || n.off+n.size > tr.end:
+		return fmt.Errorf("%s: unsafe node %+v", p, n)
+	}
+	return nil
 }
 
 func checkNode(p string, n *node, tr *tree) error {
@@ -121,13 +200,13 @@ func compareNode(img fs.FS, p string, n *node, tr *tree) error {
 
 // A file is bounded before it is read.
 func TestStoreIsBounded(t *testing.T) {
-	tr := newTree(spoolFile(t))
-	for _, size := range []int64{-1, maxFile + 1} {
+	tr := newTree(spoolFile(t), 0)
+	for _, size := range []int64{-1, MaxSize + 1} {
 		if _, err := tr.store(strings.NewReader("x"), size); err == nil {
 			t.Errorf("store(%d bytes) succeeded", size)
 		}
 	}
-	tr.end = maxTotal - 1
+	tr.size = MaxSize - 1
 	if _, err := tr.store(strings.NewReader("xy"), 2); err == nil {
 		t.Error("the total is not bounded")
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/erofs/go-erofs"
 )
 
-// buildTime stands for every time in an image, so that bytes depend on contents
-// alone. (The release day of Debian 12; any fixed day would do.)
+// buildTime stands for every time that its source does not fix, so that bytes
+// depend on contents alone. (The release day of Debian 12; any fixed day would do.)
 var buildTime = time.Date(2023, 6, 10, 0, 0, 0, 0, time.UTC)
 
-// write writes the tree as an EROFS image. The order is sorted and every time is
-// buildTime: equal trees give equal bytes. spoolDir holds the writer's own copy.
+// write writes the tree as an EROFS image. The order is sorted and no
+// time is that of the build: equal trees give equal bytes. spoolDir holds the writer's own copy.
 func (t *tree) write(out *os.File, spoolDir string) error {
 	w := erofs.Create(out, erofs.WithBuildTime(uint64(buildTime.Unix()), 0), erofs.WithTempDir(spoolDir))
 	if err := w.Mkdir("/", 0o755); err != nil {
@@ -27,6 +27,9 @@ func (t *tree) write(out *os.File, spoolDir string) error {
 		return err
 	}
 	err := t.walk(func(p string, n *node) error {
+		if n.mode&fs.ModeIrregular != 0 { // a dropped one
+			return nil
+		}
 		if err := t.writeNode(w, "/"+p, n); err != nil {
 			return fmt.Errorf("/%s: %w", p, err)
 		}
@@ -65,7 +68,11 @@ func (t *tree) writeNode(w *erofs.Writer, p string, n *node) error {
 	if err := w.Chown(p, n.uid, n.gid); err != nil {
 		return err
 	}
-	return w.Chtimes(p, buildTime, buildTime)
+	at := buildTime
+	if n.mtime != 0 {
+		at = time.Unix(n.mtime, 0)
+	}
+	return w.Chtimes(p, at, at)
 }
 
 func (t *tree) writeFile(w *erofs.Writer, p string, n *node) error {

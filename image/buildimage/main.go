@@ -1,5 +1,5 @@
-// Buildimage builds the default sandbox image into the cache folder, if an image
-// of this recipe is not there yet. `make build` calls it.
+// Buildimage builds sandbox images of Debian's packages into the cache folder, the
+// default one or those that are named, unless they are there. `make build` calls it.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"sallyport.dev/sallyport/image"
@@ -19,17 +20,28 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *cache, *force); err != nil {
+	if err := run(ctx, *cache, *force, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "buildimage:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, cache string, force bool) error {
-	spec := image.Default()
-	if !force && image.NewStore(cache).UpToDate(spec) {
-		return nil
+func run(ctx context.Context, cache string, force bool, names []string) error {
+	if len(names) == 0 {
+		names = []string{image.DefaultName}
 	}
+	for _, spec := range image.Recipes() {
+		if !slices.Contains(names, spec.Name) || !force && image.NewStore(cache).UpToDate(spec) {
+			continue
+		}
+		if err := build(ctx, cache, spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func build(ctx context.Context, cache string, spec image.Spec) error {
 	img, err := image.Build(ctx, cache, spec, func(s string) { fmt.Println("      " + s) })
 	if err != nil {
 		return err
