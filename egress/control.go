@@ -18,8 +18,9 @@ import (
 )
 
 // The sandbox host and its broker speak over one socket of packets: the host
-// opens a grant, with the listening socket of the sandbox attached, and closes
-// it; the broker then tells what was attempted. Nothing else is said.
+// opens a grant, with the listening socket of the sandbox attached, which the
+// broker confirms, and closes it; the broker then tells what was attempted.
+// Nothing else is said.
 
 // MaxConnections bounds what one grant tells.
 const MaxConnections = 64
@@ -29,6 +30,11 @@ const maxPacket = 128 << 10
 type order struct {
 	Open  *Grant `json:"open,omitempty"`
 	Close string `json:"close,omitempty"` // id of a grant
+}
+
+type reply struct {
+	Opened  string   `json:"opened,omitempty"` // id of a grant that is served now
+	Account *Account `json:"account,omitempty"`
 }
 
 // An Account is what a broker tells of a grant at its end.
@@ -100,13 +106,11 @@ func (b *Broker) Obey(ctx context.Context, c *net.UnixConn) error {
 			grant, end := context.WithCancel(ctx)
 			ends[o.Open.ID] = end
 			t.begin(o.Open.ID)
+			tell(c, reply{Opened: o.Open.ID})
 			all.Go(func() {
 				_ = b.Serve(grant, l, *o.Open)
 				<-grant.Done() // it is open until the host closes it, even if its time is over
-				data, err := json.Marshal(Account{o.Open.ID, t.end(o.Open.ID), o.Open.applied()})
-				if err == nil {
-					_, _ = c.Write(data)
-				}
+				tell(c, reply{Account: &Account{o.Open.ID, t.end(o.Open.ID), o.Open.applied()}})
 			})
 		case o.Close != "":
 			if end := ends[o.Close]; end != nil {
@@ -114,6 +118,13 @@ func (b *Broker) Obey(ctx context.Context, c *net.UnixConn) error {
 				delete(ends, o.Close)
 			}
 		}
+	}
+}
+
+// tell sends a reply. Where the host is gone, nobody misses it.
+func tell(c *net.UnixConn, r reply) {
+	if data, err := json.Marshal(r); err == nil {
+		_, _ = c.Write(data)
 	}
 }
 
@@ -166,8 +177,15 @@ type Remote struct {
 	conn *net.UnixConn
 
 	mu      sync.Mutex
-	waiting map[string]chan Account
+	waiting map[string]opened
 	gone    error
+}
+
+// An opened grant waits for what the broker says of it. Both are closed where
+// the broker is gone.
+type opened struct {
+	served chan struct{}
+	done   chan Account
 }
 
 // ErrGone means that the broker's process has ended.
@@ -175,7 +193,7 @@ var ErrGone = errors.New("the egress broker is gone")
 
 // NewRemote takes over a connection to Obey.
 func NewRemote(c *net.UnixConn) *Remote {
-	r := &Remote{conn: c, waiting: map[string]chan Account{}}
+	r := &Remote{conn: c, waiting: map[string]opened{}}
 	go r.listen()
 	return r
 }
@@ -187,53 +205,86 @@ func (r *Remote) listen() {
 		if err != nil || n == 0 {
 			break
 		}
-		var a Account
-		if json.Unmarshal(buf[:n], &a) != nil {
+		var m reply
+		if json.Unmarshal(buf[:n], &m) != nil {
 			break
 		}
-		r.mu.Lock()
-		if w := r.waiting[a.ID]; w != nil {
-			w <- a
-			delete(r.waiting, a.ID)
-		}
-		r.mu.Unlock()
+		r.take(m)
 	}
 	_ = r.conn.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gone = ErrGone
 	for id, w := range r.waiting {
-		close(w)
+		close(w.served)
+		close(w.done)
 		delete(r.waiting, id)
 	}
 }
 
+func (r *Remote) take(m reply) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w, ok := r.waiting[m.Opened]; ok {
+		select {
+		case w.served <- struct{}{}:
+		default: // said before
+		}
+	}
+	if m.Account == nil {
+		return
+	}
+	if w, ok := r.waiting[m.Account.ID]; ok {
+		w.done <- *m.Account
+		delete(r.waiting, m.Account.ID)
+	}
+}
+
 // Open has the broker serve a listening socket under a grant; the caller may
-// close its own then. end ends the service and tells what was attempted; what a
-// broker that is gone saw is lost, and ErrGone says so.
+// close its own then. It returns when the broker has said that it does. end ends
+// the service and tells what was attempted; what a broker that is gone saw is
+// lost, and ErrGone says so.
 func (r *Remote) Open(g Grant, socket *os.File) (end func() (Account, error), err error) {
 	data, err := json.Marshal(order{Open: &g})
 	if err != nil {
 		return nil, err
 	}
-	done := make(chan Account, 1)
+	o := opened{make(chan struct{}, 1), make(chan Account, 1)}
+	if err := r.send(g.ID, o, data, socket); err != nil {
+		return nil, err
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case _, ok := <-o.served:
+		if !ok {
+			return nil, ErrGone
+		}
+	case <-late.C:
+		_ = r.conn.Close() // a broker that does not answer grants nothing more
+		return nil, ErrGone
+	}
+	return func() (Account, error) { return r.end(g.ID, o.done) }, nil
+}
+
+func (r *Remote) send(id string, o opened, data []byte, socket *os.File) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.gone != nil {
-		return nil, r.gone
+		return r.gone
 	}
-	if r.waiting[g.ID] != nil {
-		return nil, fmt.Errorf("grant %s is open already", g.ID)
+	if _, ok := r.waiting[id]; ok {
+		return fmt.Errorf("grant %s is open already", id)
 	}
 	if _, _, err := r.conn.WriteMsgUnix(data, unix.UnixRights(int(socket.Fd())), nil); err != nil {
-		return nil, errors.Join(ErrGone, err)
+		return errors.Join(ErrGone, err)
 	}
-	r.waiting[g.ID] = done
-	return func() (Account, error) { return r.end(g.ID, done) }, nil
+	r.waiting[id] = o
+	return nil
 }
 
-// endPatience is how long a broker may take to end a grant.
-const endPatience = 5 * time.Second
+// patience is how long a broker may take to begin or to end a grant.
+const patience = 5 * time.Second
 
 func (r *Remote) end(id string, done <-chan Account) (Account, error) {
 	data, err := json.Marshal(order{Close: id})
@@ -243,7 +294,7 @@ func (r *Remote) end(id string, done <-chan Account) (Account, error) {
 	if err != nil {
 		return Account{}, errors.Join(ErrGone, err)
 	}
-	late := time.NewTimer(endPatience)
+	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
 	case a, ok := <-done:

@@ -3,9 +3,9 @@ package egress
 import (
 	"errors"
 	"net"
-	"reflect"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -77,8 +77,15 @@ func TestRemote(t *testing.T) {
 		t.Error("the socket is still served")
 	}
 
+	if _, err := r.Open(grantNamed("b"), listen("b")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Open(grantNamed("b"), listen("b2")); err == nil {
+		t.Error("one grant was opened twice")
+	}
+
 	// A broker that is gone grants nothing, and what it saw is not made up.
-	end, err = r.Open(grantNamed("b"), listen("b"))
+	end, err = r.Open(grantNamed("d"), listen("d"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,6 +101,31 @@ func TestRemote(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	t.Errorf("Open after the broker's end: %v", err)
+}
+
+// A broker that ends before it has said that it serves a grant has not opened it.
+func TestOpenWaitsForTheBroker(t *testing.T) {
+	ours, theirs := packetPair(t)
+	go func() {
+		_, l, err := receive(theirs)
+		if err == nil {
+			_ = l.Close()
+		}
+		_ = theirs.Close()
+	}()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f, err := l.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := NewRemote(ours).Open(grantNamed("x"), f); !errors.Is(err, ErrGone) {
+		t.Errorf("Open: %v", err)
+	}
 }
 
 func grantNamed(id string) Grant {
