@@ -1,6 +1,9 @@
-import builtins, os, sys
+import atexit, builtins, gc, os, sys
 import collections, datetime, functools, io, itertools, json, math, re, string, traceback  # what programs use most
 
+before, callbacks = set(sys.modules), atexit._ncallbacks()
+gc.collect()
+gc.freeze()
 os.write(4, b"r")
 os.close(4)
 orders = b""
@@ -18,6 +21,9 @@ for name in list(os.environ):
 for pair in words[count:]:
     name, _, value = pair.partition("=")
     os.environ[name] = value
+if os.environ.get("PYTHONUNBUFFERED"):
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(write_through=True, line_buffering=True)
 path = os.path.abspath(sys.argv[0])
 sys.path[0] = os.path.dirname(path)
 main = sys.modules["__main__"].__dict__
@@ -34,10 +40,36 @@ except SyntaxError as e:
     sys.exit(1)
 except (OSError, ValueError):  # it has other words for these
     os.execvp(words[0], words[:count])
+
+
+def end(status):
+    """Ends as Python does, but leaves what was here before the program as it is."""
+    if atexit._ncallbacks() != callbacks:
+        sys.exit(status)
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()
+    home = sys.path[0] + "/"
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name == "__main__" or name not in before and type(file) is str and file.startswith(home):
+            vars(module).clear()
+    gc.collect()
+    try:
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+            if stream is not None and not stream.closed:
+                stream.flush()
+    except Exception:
+        sys.exit(status)
+    os._exit(status)
+
+
 try:
     exec(code, main)
-except SystemExit:
-    raise
+    status = 0
+except SystemExit as e:
+    if not (e.code is None or type(e.code) is int):
+        raise
+    status = (e.code or 0) & 0xFF
 except BaseException as e:
     trace = e.__traceback__.tb_next
     sys.excepthook(type(e), e.with_traceback(trace), trace)
@@ -47,3 +79,4 @@ except BaseException as e:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     sys.exit(1)
+end(status)

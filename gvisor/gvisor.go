@@ -43,6 +43,11 @@ type Request struct {
 	Limits sallyport.Limits // no zero fields
 	Way    Way              // out of the sandbox
 	CallID string           // a label for lists and logs; never reaches the sandbox
+	serves bool             // it is a service, and leaves no results
+
+	// Told, if set, is told of output as it comes, as far as it is kept. Calls do
+	// not overlap; they hold the program up, and end before Run does.
+	Told func(stderr bool, b []byte)
 }
 
 // A Running is one sandbox that exists now.
@@ -50,6 +55,8 @@ type Running struct {
 	ID      string
 	CallID  string
 	Started time.Time
+
+	Deleting bool // nothing runs in it; what is left of it cannot be deleted yet
 }
 
 // A File is one file of a request.
@@ -121,4 +128,11 @@ type Result struct {
 	Duration    time.Duration          // from when it had a place to the result, boot included
 	PeakMemory  int64                  // bytes, of the whole sandbox
 	Receipt     sallyport.Receipt
+	Output      Artifacts
+}
+
+// Artifacts are what a program left in the output folder.
+type Artifacts struct {
+	Files   []File   // within bounds (see package payload); paths are within the folder
+	LeftOut []string // paths of those beyond
 }

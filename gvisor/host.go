@@ -19,6 +19,8 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor/cgroup"
+	"sallyport.dev/sallyport/gvisor/child"
+	"sallyport.dev/sallyport/gvisor/places"
 )
 
 // A Config says where a Host finds and keeps things.
@@ -42,14 +44,19 @@ type Host struct {
 	lock   *os.File
 	init   *os.File // the program of process 1, held open
 	images openImages
-	spawn  *spawner
-	places places
-	warm   *nursery
+	spawn  *child.Spawner
+	places places.Places
 
-	runtime string // version of gVisor in RuntimeProgram
+	closing chan struct{}
+	graves  sync.WaitGroup
+
+	warm *nursery
+
+	version string // of gVisor in RuntimeProgram
 
 	mu       sync.Mutex
 	running  map[string]*sandbox
+	deleting map[string]*sandbox // see bury
 	closed   bool
 	idle     sync.WaitGroup
 	platform string // found by Probe; "" before
@@ -68,7 +75,7 @@ func Open(cfg Config) (*Host, error) {
 	if !filepath.IsAbs(cfg.Dir) {
 		return nil, unavailable("give an absolute folder", "runtime folder %q is not absolute", cfg.Dir)
 	}
-	h := &Host{cfg: cfg, places: newPlaces(cfg.MaxRuns, cfg.Queue), running: map[string]*sandbox{}}
+	h := &Host{cfg: cfg, places: places.New(cfg.MaxRuns, cfg.Queue), running: map[string]*sandbox{}, deleting: map[string]*sandbox{}, closing: make(chan struct{})}
 	h.warm = newNursery(h, cfg.Warm)
 	ok := false
 	defer func() {
@@ -99,7 +106,7 @@ func Open(cfg Config) (*Host, error) {
 	if err := h.writeConstants(); err != nil {
 		return nil, err
 	}
-	h.spawn = newSpawner()
+	h.spawn = child.NewSpawner()
 	ok = true
 	return h, nil
 }
@@ -131,7 +138,7 @@ func (h *Host) openPrograms() error {
 			continue
 		}
 		f.Close()
-		h.runtime = RuntimeVersion(f.Name())
+		h.version = RuntimeVersion(f.Name())
 	}
 	return nil
 }
@@ -215,7 +222,7 @@ func (h *Host) NewGroup(name string, memory int64) (cgroup.Group, error) {
 
 // Start starts a process that the kernel kills with the Host, if its
 // SysProcAttr asks for that.
-func (h *Host) Start(cmd *exec.Cmd) error { return h.spawn.start(cmd) }
+func (h *Host) Start(cmd *exec.Cmd) error { return h.spawn.Start(cmd) }
 
 // reap deletes what an earlier Host left. Only this Host's folder and cgroups
 // are touched; the lock says that nobody else uses them.
@@ -293,8 +300,11 @@ func (h *Host) List() []Running {
 	all := make([]Running, 0, len(h.running))
 	for _, s := range h.running {
 		if !s.ended && !s.waiting {
-			all = append(all, Running{s.id, s.callID, s.began})
+			all = append(all, Running{ID: s.id, CallID: s.callID, Started: s.began})
 		}
+	}
+	for _, s := range h.deleting {
+		all = append(all, Running{ID: s.id, CallID: s.callID, Started: s.began, Deleting: true})
 	}
 	return all
 }
@@ -321,13 +331,15 @@ func (h *Host) Close() error {
 		return nil
 	}
 	h.closed = true
-	close(h.places.closed)
+	close(h.closing)
+	h.places.Close()
 	for _, s := range h.running {
 		s.cancel(errClosed)
 	}
 	h.mu.Unlock()
 	h.warm.close()
 	h.idle.Wait()
+	h.graves.Wait()
 	for _, f := range h.groups.Folders() {
 		_ = unix.Rmdir(f)
 	}
@@ -339,7 +351,7 @@ func (h *Host) free() {
 	h.warm.close()
 	h.images.close()
 	if h.spawn != nil {
-		h.spawn.stop()
+		h.spawn.Stop()
 	}
 	for _, f := range []*os.File{h.init, h.lock} {
 		if f != nil {

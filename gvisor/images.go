@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Images finds images. (image)
@@ -31,19 +33,37 @@ type openImages struct {
 
 type openImage struct {
 	file *os.File
-	info os.FileInfo
+	was  stamp
+}
+
+// A stamp tells whether a file is still as it was when it was hashed. Every write
+// and every chmod moves the change time, which no call sets back.
+type stamp struct {
+	dev, ino, size uint64
+	changed, wrote unix.Timespec
+}
+
+func stampOf(path string, fd int) (stamp, error) {
+	var st unix.Stat_t
+	var err error
+	if fd < 0 {
+		err = unix.Stat(path, &st)
+	} else {
+		err = unix.Fstat(fd, &st)
+	}
+	return stamp{uint64(st.Dev), st.Ino, uint64(st.Size), st.Ctim, st.Mtim}, err
 }
 
 // use returns an open, verified image. The caller must not close it.
 func (o *openImages) use(img Image) (*os.File, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now, err := os.Stat(img.Path)
+	now, err := stampOf(img.Path, -1)
 	if err != nil {
 		return nil, err
 	}
 	if have := o.open[img.Digest]; have != nil {
-		if os.SameFile(have.info, now) && have.info.Size() == now.Size() && have.info.ModTime().Equal(now.ModTime()) {
+		if have.was == now {
 			return have.file, nil
 		}
 		have.file.Close()
@@ -53,7 +73,7 @@ func (o *openImages) use(img Image) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := verifyImage(f, img.Digest)
+	was, err := verifyImage(f, img.Digest)
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -61,7 +81,7 @@ func (o *openImages) use(img Image) (*os.File, error) {
 	if o.open == nil {
 		o.open = map[string]*openImage{}
 	}
-	o.open[img.Digest] = &openImage{f, info}
+	o.open[img.Digest] = &openImage{f, was}
 	return f, nil
 }
 
@@ -74,20 +94,26 @@ func (o *openImages) close() {
 	}
 }
 
-func verifyImage(f *os.File, digest string) (os.FileInfo, error) {
+// verifyImage hashes an image, and tells as what: as it was before, so that a
+// write meanwhile has it hashed again.
+func verifyImage(f *os.File, digest string) (stamp, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return stamp{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
+		return stamp{}, errors.New("not a regular file")
+	}
+	was, err := stampOf("", int(f.Fd()))
+	if err != nil {
+		return stamp{}, err
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return nil, err
+		return stamp{}, err
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != digest && "sha256-"+got != digest {
-		return nil, fmt.Errorf("the image's content is %s, not %s", got, digest)
+		return stamp{}, fmt.Errorf("the image's content is %s, not %s", got, digest)
 	}
-	return info, nil
+	return was, nil
 }

@@ -29,12 +29,15 @@ func (s *sandbox) receipt(e sallyport.AppliedEgress) sallyport.Receipt {
 		Tier: Tier, Platform: s.held.platform, Runtime: s.held.runtime, Image: s.held.image, Warm: s.held.warm,
 		Exit: "failed", Egress: e,
 		Limits: sallyport.AppliedLimits{
-			Memory: memory, CPUs: cpus, Output: s.stdout.max.Load(), Timeout: s.limits.Timeout.Milliseconds(),
+			Memory: memory, CPUs: cpus, Timeout: s.limits.Timeout.Milliseconds(),
 			Processes: int(s.held.inside.Procs), Disk: int64(s.held.inside.Disk),
 		},
 		Kernel: s.held.inside.Kernel, Links: s.held.inside.Links,
 		ReadOnly: s.held.inside.ReadOnlyRoot, NoNew: s.held.inside.NoNewPrivs,
 		Unbounded: s.held.inside.Capabilities || !s.held.known,
+	}
+	if s.stdout != nil {
+		r.Limits.Output = s.stdout.Max.Load()
 	}
 	if r.Egress.Rules == nil {
 		r.Egress.Rules = []string{}

@@ -36,13 +36,17 @@ func trust() (env []string) {
 }
 
 // environment is what every program starts with; a request's own variables win.
-func environment(own []string) []string {
+// What it runs for leaves results, or it serves.
+func environment(own []string, serves bool) []string {
 	env := []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin",
 		"HOME=" + WorkDir, "USER=agent", "LOGNAME=agent",
 		"LANG=C.UTF-8", "TZ=UTC", "TMPDIR=/tmp",
 		"XDG_CACHE_HOME=" + WorkDir + "/.cache", "XDG_RUNTIME_DIR=/run",
 		"MPLCONFIGDIR=" + WorkDir + "/.cache/matplotlib",
+	}
+	if !serves {
+		env = append(env, outputEnv()...)
 	}
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
 		env = append(env, name+"="+proxyURL)
@@ -134,7 +138,7 @@ func checkFiles(files []File, disk int64) error {
 	var total int64
 	kind := map[string]bool{} // path → is a folder
 	for _, f := range files {
-		if err := checkPath(f.Path); err != nil {
+		if err := CheckPath(f.Path); err != nil {
 			return err
 		}
 		if _, ok := kind[f.Path]; ok {
@@ -154,7 +158,8 @@ func checkFiles(files []File, disk int64) error {
 	return nil
 }
 
-func checkPath(p string) error {
+// CheckPath says why a name is none of a file in the working folder, or nil.
+func CheckPath(p string) error {
 	bad := func(why string) error {
 		return invalid("use a relative path without .., such as data/in.csv", "the file name %.128q %s", p, why)
 	}
@@ -199,13 +204,19 @@ func (r Request) encode(ca []byte) []byte {
 
 // appendSandbox writes what a sandbox is like, whatever runs in it.
 func (r Request) appendSandbox(b []byte) []byte {
-	inodes := max(256, r.Limits.Disk/4096)
-	b = payload.Append(b, payload.Disk, fmt.Appendf(nil, "size=%d,nr_inodes=%d", r.Limits.Disk, inodes))
-	b = payload.Append(b, payload.Procs, payload.AppendUint32(nil, uint32(r.Limits.Processes)))
+	b = appendBounds(b, r.Limits)
 	b = payload.Append(b, payload.Dir, []byte(WorkDir))
-	socket := ""
-	if len(r.Way.Reach) > 0 {
-		socket = socketInside
+	return appendOutput(r.appendProxy(b, socketInside))
+}
+
+func appendBounds(b []byte, l sallyport.Limits) []byte {
+	b = payload.Append(b, payload.Disk, fmt.Appendf(nil, "size=%d,nr_inodes=%d", l.Disk, max(256, l.Disk/4096)))
+	return payload.Append(b, payload.Procs, payload.AppendUint32(nil, uint32(l.Processes)))
+}
+
+func (r Request) appendProxy(b []byte, socket string) []byte {
+	if len(r.Way.Reach) == 0 {
+		socket = ""
 	}
 	return payload.Append(b, payload.Proxy, []byte(socket))
 }
@@ -235,7 +246,7 @@ func (r Request) appendProgram(b []byte, ca []byte) []byte {
 	for _, a := range r.Argv {
 		b = payload.Append(b, payload.Arg, []byte(a))
 	}
-	for _, e := range environment(own) {
+	for _, e := range environment(own, r.serves) {
 		b = payload.Append(b, payload.Env, []byte(e))
 	}
 	return b

@@ -46,7 +46,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	env := environment([]string{"TZ=Asia/Tokyo", "X=1"})
+	env := environment([]string{"TZ=Asia/Tokyo", "X=1"}, false)
 	if !slices.Contains(env, "TZ=Asia/Tokyo") || slices.Contains(env, "TZ=UTC") || !slices.Contains(env, "LANG=C.UTF-8") || env[len(env)-1] != "X=1" {
 		t.Errorf("%q", env)
 	}
@@ -68,7 +68,7 @@ func FuzzFiles(f *testing.F) {
 		}
 		var got []byte
 		var names []string
-		for b := r.encode(nil); len(b) > 0; {
+		for b := r.appendWork(nil, nil); len(b) > 0; {
 			k, n, err := payload.Header(b)
 			if err != nil {
 				t.Fatal(err)

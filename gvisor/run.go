@@ -35,20 +35,24 @@ var (
 // sallyport.ErrNotExecuted means that the program never started. When ctx ends,
 // the sandbox is killed and ctx.Err() returned.
 func (h *Host) Run(ctx context.Context, r Request) (Result, error) {
+	return h.run(ctx, h.usual(), r)
+}
+
+// usual is the platform that Probe found, or the one that it would try first.
+func (h *Host) usual() string {
 	h.mu.Lock()
-	platform := h.platform
-	h.mu.Unlock()
-	if platform == "" {
-		platform = "systrap"
+	defer h.mu.Unlock()
+	if h.platform == "" {
+		return "systrap"
 	}
-	return h.run(ctx, platform, r)
+	return h.platform
 }
 
 func (h *Host) run(ctx context.Context, platform string, r Request) (Result, error) {
 	if err := r.Check(); err != nil {
 		return Result{}, err
 	}
-	release, err := h.places.take(ctx)
+	release, err := h.places.Take(ctx)
 	if err != nil {
 		return Result{}, err
 	}
@@ -83,7 +87,7 @@ func (h *Host) start(ctx context.Context, platform string, r Request) (*sandbox,
 	}
 	s, err := h.boot(ctx, platform, image, r, false)
 	if err == nil {
-		s.held = held{platform: platform, image: digest, runtime: h.runtime}
+		s.held = held{platform: platform, image: digest, runtime: h.version}
 		s.tell(r, r.encode(s.ca))
 	}
 	return s, err
@@ -97,7 +101,7 @@ func (h *Host) follow(s *sandbox, release func()) (Result, error) {
 	if !s.over {
 		defer release()
 		defer h.forget(s)
-		return s.destroy()
+		return h.destroy(s)
 	}
 	res, err := s.conclude()
 	h.mu.Lock()
@@ -193,7 +197,8 @@ func (s *sandbox) note(rec record) bool {
 	case payload.Done:
 		s.over = s.status != nil
 		return true
-	default: // what goes in, not what comes back
+	default:
+		s.output.Note(rec.kind, rec.data)
 	}
 	return false
 }
@@ -204,9 +209,9 @@ func (s *sandbox) result(oom bool) (Result, error) {
 	passed := s.closeWay()
 	res := Result{
 		Receipt: s.receipt(passed.Egress),
-		ID:      s.id, Stdout: s.stdout.kept, Stderr: s.stderr.kept,
-		Truncated: s.stdout.truncated || s.stderr.truncated, LimitsHit: s.limitsHit(),
-		PeakMemory: s.group.Peak(), Connections: append(passed.Connections, s.ownDenials()...),
+		ID:      s.id, Stdout: s.stdout.Kept, Stderr: s.stderr.Kept,
+		Truncated: s.stdout.Truncated || s.stderr.Truncated, LimitsHit: s.limitsHit(),
+		PeakMemory: s.group.Peak(), Connections: append(passed.Connections, Denials(s.denied)...), Output: s.output,
 	}
 	switch {
 	case s.failed != nil && !oom:
@@ -255,7 +260,7 @@ func (s *sandbox) sandboxError() error {
 	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
 		return cause
 	}
-	slog.Error("sandbox failed", "sandbox", s.id, "cause", cause, "runtime", s.exit, "stderr", string(s.stderr.kept[:min(len(s.stderr.kept), 2048)]), "started", s.started)
+	slog.Error("sandbox failed", "sandbox", s.id, "cause", cause, "runtime", s.exit, "stderr", string(s.stderr.Kept[:min(len(s.stderr.Kept), 2048)]), "started", s.started)
 	e := &sallyport.Error{
 		Code: sallyport.Unavailable, Step: sallyport.Execute, Message: "the sandbox failed",
 		Hint: "see `sallyport doctor` and the log of sallyport-sandboxd", Err: cause,

@@ -251,8 +251,8 @@ print('ok')
 	if string(res.Stdout) != "ok\n" {
 		t.Fatalf("stdout %q, stderr %s", res.Stdout, res.Stderr)
 	}
-	res = run(t, h, sh("ls -A /tmp /dev/shm /home/agent /run; touch /etc/x"))
-	if want := "/dev/shm:\n\n/home/agent:\n\n/run:\n\n/tmp:\n"; string(res.Stdout) != want {
+	res = run(t, h, sh("ls -A /tmp /dev/shm /home/agent /home/output /run; touch /etc/x"))
+	if want := "/dev/shm:\n\n/home/agent:\n\n/home/output:\n\n/run:\n\n/tmp:\n"; string(res.Stdout) != want {
 		t.Errorf("left from an earlier run: %q", res.Stdout)
 	}
 	if !strings.Contains(string(res.Stderr), "Read-only file system") {

@@ -5,18 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gvisor/capture"
 	"sallyport.dev/sallyport/gvisor/cgroup"
+	"sallyport.dev/sallyport/gvisor/child"
 	"sallyport.dev/sallyport/gvisor/payload"
 )
 
@@ -35,16 +37,17 @@ type sandbox struct {
 	dir    string
 	group  cgroup.Group
 	cmd    *exec.Cmd
-	stdout *capture
-	stderr *capture
+	stdout *capture.Stream
+	stderr *capture.Stream
 	report <-chan record
-	hits   *capture // bytes from the limits sink
-	orders *os.File // to process 1
-	feed   *os.File // to the program's stdin, nil if it is empty
+	hits   *capture.Stream // bytes from the limits sink
+	orders *os.File        // to process 1
+	feed   *os.File        // to the program's stdin, nil if it is empty
 
 	ca      []byte        // that the sandbox trusts, nil if none
 	endWay  func() Passed // ends the broker's service, nil if there is none
 	denied  []string      // that the sandbox's own proxy refused
+	mayOpen bool          // it has a way out, open or not
 	waiting bool          // warm, without a request; guarded by the host's mu
 	ended   bool          // its run has; guarded by the host's mu
 	started bool
@@ -52,6 +55,7 @@ type sandbox struct {
 	over    bool             // process 1 said that nothing of the run is left
 	status  *unix.WaitStatus // of the program
 	failed  *startFailure
+	output  Artifacts
 	end     error // why the run was stopped, nil if it ended by itself
 	exit    error // of the runtime
 }
@@ -71,20 +75,31 @@ func isProgram(what, argv0 string) bool { return strings.HasPrefix(what, argv0+"
 // boot starts a sandbox that is to be told what to run: at once, or waiting says
 // that it has no request yet.
 func (h *Host) boot(ctx context.Context, platform string, image *os.File, r Request, waiting bool) (*sandbox, error) {
-	s := &sandbox{waiting: waiting, id: newID(r.Limits.Memory), callID: r.CallID, began: time.Now(), limits: r.Limits}
+	s := h.newSandbox(ctx, r)
+	s.waiting = waiting
+	return s, h.bring(s, r, func() error { return h.startRuntime(s, platform, image, len(r.Stdin) == 0) }, h.openWay)
+}
+
+func (h *Host) newSandbox(ctx context.Context, r Request) *sandbox {
+	s := &sandbox{id: newID(r.Limits.Memory), callID: r.CallID, began: time.Now(), limits: r.Limits}
 	s.dir = filepath.Join(h.runsDir(), s.id)
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	return s
+}
+
+// bring makes what a sandbox lives in and starts it there, or leaves nothing.
+func (h *Host) bring(s *sandbox, r Request, start func() error, way func(*sandbox, Request) error) error {
 	if err := h.remember(s); err != nil {
-		return nil, err
+		return err
 	}
 	err := os.Mkdir(s.dir, 0o700)
 	if err == nil && len(r.Way.Reach) > 0 {
-		err = h.openWay(s, r)
+		err = way(s, r)
 	}
 	if err == nil {
 		if s.group, err = h.groups.New(s.id, r.Limits.Memory+cgroup.KernelOverhead, r.Limits.CPUs); err == nil {
-			if err = h.startRuntime(s, platform, image, len(r.Stdin) == 0); err == nil {
-				return s, nil
+			if err = start(); err == nil {
+				return nil
 			}
 			s.group.Remove() //nolint:errcheck // the first error is the one to tell
 		}
@@ -93,9 +108,9 @@ func (h *Host) boot(ctx context.Context, platform string, image *os.File, r Requ
 	removeRun(s.dir) //nolint:errcheck // the first error is the one to tell
 	h.forget(s)
 	if e, ok := errors.AsType[*sallyport.Error](err); ok {
-		return nil, e
+		return e
 	}
-	return nil, &sallyport.Error{
+	return &sallyport.Error{
 		Code: sallyport.Unavailable, Step: sallyport.Execute, Message: "the sandbox could not be made",
 		Hint: "see `sallyport doctor`", Err: errors.Join(sallyport.ErrNotExecuted, err),
 	}
@@ -124,42 +139,55 @@ func (h *Host) forget(s *sandbox) {
 // are closed on every path: the child's here, ours by their readers, by tell,
 // or by destroy.
 func (h *Host) startRuntime(s *sandbox, platform string, image *os.File, noInput bool) (err error) {
-	var p pipes
-	defer func() { p.finish(err != nil) }()
-	stdin, feed := p.toChild(noInput)
-	stdout, stdoutChild := p.fromChild()
-	stderr, stderrChild := p.fromChild()
-	orders, ordersIn := p.toChild(false)
-	report, reportChild := p.fromChild()
-	hits, hitsChild := p.fromChild()
-	if p.err != nil {
-		return p.err
+	var p child.Pipes
+	defer func() { p.Finish(err != nil) }()
+	stdin, feed := p.ToChild(noInput)
+	stdout, stdoutChild := p.FromChild()
+	stderr, stderrChild := p.FromChild()
+	orders, ordersIn := p.ToChild(false)
+	report, reportChild := p.FromChild()
+	hits, hitsChild := p.FromChild()
+	if p.Err != nil {
+		return p.Err
 	}
-	s.cmd = exec.Command(filepath.Join(h.cfg.Programs, RuntimeProgram),
-		"--root="+s.dir, "--platform="+platform, "--network=none", "--ignore-cgroups", "--directfs=false",
-		"--host-uds="+s.hostSockets(), "--host-fifo=none", "--overlay2=none", "--pod-init-config="+h.traceFile(),
-		"run", "--bundle="+h.bundleOf(s), fmt.Sprintf("--exec-fd=%d", fdInit),
+	s.cmd = h.runtime(s, platform, "run", "--bundle="+h.bundleOf(s), fmt.Sprintf("--exec-fd=%d", fdInit),
 		fmt.Sprintf("--pass-fd=%d:3", fdPayload), fmt.Sprintf("--pass-fd=%d:4", fdReport), s.id)
-	s.cmd.Env = []string{"SALLYPORT_CGROUPS=" + strings.Join(s.group.Dirs(), ":")}
-	s.cmd.Dir = "/"
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = stdin, stdoutChild, stderrChild
 	s.cmd.ExtraFiles = []*os.File{h.init, orders, reportChild, image, hitsChild}
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := h.spawn.start(s.cmd); err != nil {
+	if err := h.spawn.Start(s.cmd); err != nil {
 		return err
 	}
-	s.stdout, s.stderr = captureStream(stdout, 0), captureStream(stderr, 0)
+	s.stdout, s.stderr = capture.Start(stdout, 0), capture.Start(stderr, 0)
 	s.report = readReport(report)
-	s.hits = captureStream(hits, 16)
+	s.hits = capture.Start(hits, 4<<10)
 	s.orders, s.feed = ordersIn, feed
 	return nil
+}
+
+// runtime is a command of sallyport-runsc that concerns a sandbox, and runs in
+// its cgroup.
+func (h *Host) runtime(s *sandbox, platform string, args ...string) *exec.Cmd {
+	all := []string{
+		"--root=" + s.dir, "--platform=" + platform, "--network=none", "--ignore-cgroups", "--directfs=false",
+		"--host-uds=" + s.hostSockets(), "--host-fifo=none", "--overlay2=none", "--pod-init-config=" + h.traceFile(),
+	}
+	cmd := exec.Command(filepath.Join(h.cfg.Programs, RuntimeProgram), append(all, args...)...)
+	cmd.Env = []string{"SALLYPORT_CGROUPS=" + strings.Join(s.group.Dirs(), ":")}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	return cmd
 }
 
 // tell hands a sandbox what to run, once.
 func (s *sandbox) tell(r Request, orders []byte) {
 	s.argv0, s.limits = r.Argv[0], r.Limits
-	s.stdout.max.Store(r.Limits.Output)
-	s.stderr.max.Store(r.Limits.Output)
+	if r.Told != nil {
+		var mu sync.Mutex
+		s.stdout.Tell(&mu, func(b []byte) { r.Told(false, b) })
+		s.stderr.Tell(&mu, func(b []byte) { r.Told(true, b) })
+	}
+	s.stdout.Max.Store(r.Limits.Output)
+	s.stderr.Max.Store(r.Limits.Output)
 	send(s.orders, orders)
 	if s.feed != nil {
 		send(s.feed, r.Stdin)
@@ -175,23 +203,16 @@ func send(w *os.File, b []byte) {
 	}()
 }
 
-// readReport decodes the records of process 1 until the pipe ends.
+// readReport decodes the records of process 1 until the pipe ends. They must be
+// taken.
 func readReport(r *os.File) <-chan record {
-	out := make(chan record, 8+payload.MaxDenied) // more than init ever sends: never blocks
+	out := make(chan record, 8+payload.MaxDenied)
 	go func() {
 		defer close(out)
 		defer r.Close()
-		for range cap(out) {
-			var head [payload.HeaderSize]byte
-			if _, err := io.ReadFull(r, head[:]); err != nil {
-				return
-			}
-			k, n, err := payload.Header(head[:])
-			if err != nil || n > 4096 {
-				return
-			}
-			data := make([]byte, n)
-			if _, err := io.ReadFull(r, data); err != nil {
+		for {
+			k, data, err := payload.Read(r)
+			if err != nil {
 				return
 			}
 			out <- record{k, data}
@@ -203,15 +224,15 @@ func readReport(r *os.File) <-chan record {
 // conclude tells how a run ended whose sandbox still exists.
 // Preconditions: s.over.
 func (s *sandbox) conclude() (Result, error) {
-	for _, c := range []*capture{s.stdout, s.stderr, s.hits} {
-		c.settle()
+	for _, c := range []*capture.Stream{s.stdout, s.stderr, s.hits} {
+		c.Settle()
 	}
 	return s.result(s.group.OOMKills() > 0)
 }
 
 // destroy kills whatever is left of the sandbox, drains its streams, deletes
 // its traces and tells how the run ended.
-func (s *sandbox) destroy() (Result, error) {
+func (h *Host) destroy(s *sandbox) (Result, error) {
 	if err := s.kill(); err != nil {
 		return Result{ID: s.id}, err
 	}
@@ -221,7 +242,7 @@ func (s *sandbox) destroy() (Result, error) {
 		}
 	}
 	res, err := s.result(s.group.OOMKills() > 0)
-	s.remove()
+	h.bury(s)
 	return res, err
 }
 
@@ -237,9 +258,12 @@ func (s *sandbox) kill() error {
 	_ = s.cmd.Process.Kill()
 	s.exit = s.cmd.Wait()
 	err := s.group.Kill(killPatience)
-	for _, c := range []*capture{s.stdout, s.stderr, s.hits} {
+	for _, c := range []*capture.Stream{s.stdout, s.stderr, s.hits} {
+		if c == nil { // a box has no stdout
+			continue
+		}
 		select {
-		case <-c.done:
+		case <-c.Done:
 		case <-time.After(killPatience):
 			err = errors.Join(err, errors.New("a stream outlives its sandbox"))
 		}
@@ -253,25 +277,25 @@ func (s *sandbox) kill() error {
 	}
 }
 
-// remove deletes the traces of a dead sandbox. What cannot be deleted is logged
-// and left to the next start's reaper.
-func (s *sandbox) remove() {
-	if err := errors.Join(s.group.Remove(), removeRun(s.dir)); err != nil {
-		logLeftover(s.id, err)
-	}
-}
+// remove deletes the traces of a dead sandbox. It may be repeated.
+func (s *sandbox) remove() error { return errors.Join(s.group.Remove(), removeRun(s.dir)) }
 
 // limitsHit names the limits that the run hit while it went on.
 func (s *sandbox) limitsHit() []string {
-	var hit []string
-	if bytes.ContainsRune(s.hits.kept, 'p') {
+	hit := namesOf(s.hits.Kept)
+	if s.stdout.Truncated || s.stderr.Truncated {
+		hit = append(hit, LimitOutput)
+	}
+	return hit
+}
+
+// namesOf names what the limits sink told.
+func namesOf(told []byte) (hit []string) {
+	if bytes.IndexByte(told, 'p') >= 0 {
 		hit = append(hit, LimitProcesses)
 	}
-	if bytes.ContainsRune(s.hits.kept, 'd') {
+	if bytes.IndexByte(told, 'd') >= 0 {
 		hit = append(hit, LimitDisk)
-	}
-	if s.stdout.truncated || s.stderr.truncated {
-		hit = append(hit, LimitOutput)
 	}
 	return hit
 }

@@ -14,6 +14,7 @@ const (
 	fdReport  = 5
 	fdImage   = 6
 	fdLimits  = 7
+	fdState   = 8 // of a frozen box
 )
 
 // hostname is the same in every sandbox and says nothing of the host.
@@ -27,8 +28,8 @@ const hostname = "sandbox"
 // before the program starts; the host's sandbox process has none.
 //
 // way is the folder of the socket that leads to the broker, "" for a sandbox
-// that reaches nothing.
-func bundleSpec(root, way string) ([]byte, error) {
+// that reaches nothing. args are words for process 1.
+func bundleSpec(root, way string, args ...string) ([]byte, error) {
 	caps := []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_ADMIN"}
 	ns := []specs.LinuxNamespace{}
 	for _, t := range []specs.LinuxNamespaceType{
@@ -47,7 +48,7 @@ func bundleSpec(root, way string) ([]byte, error) {
 	return json.Marshal(specs.Spec{
 		Version: specs.Version,
 		Process: &specs.Process{
-			Args:         []string{"/sallyport-init"},
+			Args:         append([]string{"/sallyport-init"}, args...),
 			Cwd:          "/",
 			Capabilities: &specs.LinuxCapabilities{Bounding: caps, Effective: caps, Permitted: caps},
 			Rlimits: []specs.POSIXRlimit{

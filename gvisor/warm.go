@@ -12,11 +12,11 @@ import (
 	"sallyport.dev/sallyport/gvisor/payload"
 )
 
-// A warm sandbox has booted and, for languages, started its interpreter; it
+// A warm sandbox has booted and, for scripts, started their interpreter; it
 // waits for one request of its kind, runs it and is destroyed like any other.
 // What a request may ask for that shapes a sandbox is in the kind, so that a
 // warm one is never weaker, or other, than a cold one: the image, the limits,
-// and that it reaches nothing and is given no variables of its own.
+// and that it reaches nothing and is given no variables of its own (but Unbuffered).
 
 // The programs below make an interpreter that was started ahead behave as if
 // it had been started with the script.
@@ -30,46 +30,52 @@ var (
 // aheadFile is the file that Node.js starts from; it deletes it.
 const aheadFile = ".ahead.js"
 
-// ahead is what waits for requests of two words: the interpreter and a script.
-// A shell needs nothing but its sandbox.
-func ahead(argv []string) (r Request, ok bool) {
-	if len(argv) != 2 || argv[1] == "" || argv[1][0] == '-' {
-		return r, false
+// interpreter names what can be started ahead of a program: of two words, the
+// interpreter and a script. It is "" for all else, which needs nothing but its
+// sandbox.
+func interpreter(argv []string) string {
+	if len(argv) == 2 && argv[1] != "" && argv[1][0] != '-' && (argv[0] == "python3" || argv[0] == "node") {
+		return argv[0]
 	}
-	switch argv[0] {
+	return ""
+}
+
+// ahead starts an interpreter that waits.
+func ahead(program string) (r Request) {
+	switch program {
 	case "python3":
 		// A namespace of its own: __main__ is to be the script's alone.
 		r.Argv = []string{"python3", "-c", fmt.Sprintf("exec(compile(%q, '<start>', 'exec'), {'__name__': '<start>'})", aheadPython)}
 	case "node":
 		r.Argv = []string{"node", aheadFile}
 		r.Files = []File{{Path: aheadFile, Content: []byte(aheadNode)}}
-	case "bash":
-	default:
-		return r, false
 	}
-	return r, true
+	return r
 }
+
+// Unbuffered has Python write lines as they are printed: the one variable that a
+// warm sandbox can be given.
+const Unbuffered = "PYTHONUNBUFFERED=1"
 
 // A warmKey is a kind of sandbox.
 type warmKey struct {
-	image, platform, program string
+	image, platform, program string // of program, see interpreter
 	memory, disk             int64
 	processes                int
 	cpus                     float64
 }
 
 func warmKeyOf(digest, platform string, r Request) (warmKey, bool) {
-	_, ok := ahead(r.Argv)
-	if !ok || len(r.Env) > 0 || len(r.Way.Reach) > 0 {
+	if len(r.Env) > 1 || len(r.Env) == 1 && r.Env[0] != Unbuffered || len(r.Way.Reach) > 0 {
 		return warmKey{}, false
 	}
 	l := r.Limits
-	return warmKey{digest, platform, r.Argv[0], l.Memory, l.Disk, l.Processes, l.CPUs}, true
+	return warmKey{digest, platform, interpreter(r.Argv), l.Memory, l.Disk, l.Processes, l.CPUs}, true
 }
 
 // request is one that a sandbox of the kind could be given.
 func (k warmKey) request() Request {
-	return Request{Argv: []string{k.program, "x"}, Stdin: []byte{0}, Limits: sallyport.Limits{
+	return Request{Stdin: []byte{0}, Limits: sallyport.Limits{
 		Memory: k.memory, Disk: k.disk, Processes: k.processes, CPUs: k.cpus,
 	}}
 }
@@ -87,17 +93,16 @@ func (h *Host) hatch(k warmKey) (*sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.held = held{platform: k.platform, image: digest, runtime: h.runtime, warm: true}
-	if err := s.getReady(k.request()); err != nil {
+	s.held = held{platform: k.platform, image: digest, runtime: h.version, warm: true}
+	if err := s.getReady(k); err != nil {
 		return nil, errors.Join(err, h.discard(s))
 	}
 	return s, nil
 }
 
 // getReady has process 1 start the interpreter, and waits for it.
-func (s *sandbox) getReady(r Request) error {
-	first, _ := ahead(r.Argv)
-	b := first.appendProgram(r.appendSandbox(nil), nil)
+func (s *sandbox) getReady(k warmKey) error {
+	b := ahead(k.program).appendProgram(k.request().appendSandbox(nil), nil)
 	if _, err := s.orders.Write(payload.Append(b, payload.Ahead, nil)); err != nil {
 		return err
 	}
@@ -144,7 +149,7 @@ func (h *Host) discard(s *sandbox) error {
 	if err := s.kill(); err != nil {
 		return err
 	}
-	s.remove()
+	h.bury(s)
 	return nil
 }
 

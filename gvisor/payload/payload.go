@@ -12,11 +12,14 @@ import "errors"
 type Kind byte
 
 // The records to the sandbox, in the order in which they are sent. Exactly one
-// Go ends the stream.
+// Go ends the stream of records.
 const (
 	Disk   Kind = 'D' // tmpfs options that bound all writable folders together
 	Procs  Kind = 'P' // uint32: tasks that the program may have at once
 	Dir    Kind = 'W' // working folder, absolute
+	User   Kind = 'U' // uint32: uid and gid of the program; without it 1000
+	Place  Kind = 'Y' // show one mount of the folder Mounts elsewhere: its name there, NUL, an absolute path
+	Stay   Kind = 'S' // the stream goes on after Go: each byte more asks the program to end (SIGTERM)
 	Folder Kind = 'M' // folder to make, relative to the working folder
 	File   Kind = 'F' // file to make, relative to the working folder
 	Data   Kind = 'C' // content of the last File; may repeat
@@ -24,6 +27,7 @@ const (
 	Env    Kind = 'E' // one NAME=value
 	Proxy  Kind = 'X' // unix socket that the proxy on the loopback interface leads to; "" = it denies everything by itself
 	CA     Kind = 'T' // PEM to add to the image's certificates, in the file Bundle
+	Output Kind = 'O' // make the folder OutputDir, and tell at the end what is in it
 	Ahead  Kind = 'Z' // start what the Args so far say, ahead of the program; see the text below
 	Go     Kind = 'G' // start now
 )
@@ -40,13 +44,68 @@ const (
 
 // The records from the sandbox.
 const (
-	Ready   Kind = 'w' // after Ahead: the sandbox waits for its program
+	Ready   Kind = 'w' // after Ahead: the sandbox waits for its program; after Keep: for requests, with Facts
 	Started Kind = 's' // the program runs; Facts
 	Failed  Kind = 'x' // uint32 errno, then text: the program could not be started
 	Denied  Kind = 'n' // what a program asked a proxy for that denies everything; at most MaxDenied
 	Exit    Kind = 'e' // uint32 wait status of the program
-	Done    Kind = 'z' // no process of the run is left, or the drain window is over
+
+	Artifact Kind = 'f' // uint64 size, name: a file of the output folder, whose content follows as Data
+	LeftOut  Kind = 'v' // uint64 size, name: one that is beyond the bounds
+
+	Done Kind = 'z' // no process of the run is left, or the drain window is over
 )
+
+// A sandbox of a session (package session) is started with one word more. It
+// then reads its records from descriptor 0, writes its own to 1, and lives until
+// it is killed: after Keep it takes requests, one at a time. A request is its
+// records in this order, and is answered by one Exit, OK or Refused.
+const (
+	Keep      Kind = 'K' // to it: from here on, requests
+	Code      Kind = 'c' // of the next Interpret or Spawn; may repeat
+	Stdin     Kind = 'i' // of the next Interpret or Spawn; may repeat
+	Interpret Kind = 'I' // name of the interpreter that runs the Code; the Args so far start it where it is not running
+	Spawn     Kind = 'B' // uint32 job: run the Args so far and the name of a file with the Code. Job 0 is waited for; others get OK and go on
+	Put       Kind = 'p' // uint64 size (all ones: not known), path: what follows as Data is stored there
+	Commit    Kind = 'q' // ends a Put: the file is whole, and appears now
+	Abort     Kind = 'a' // ends a Put: nothing was stored
+	Get       Kind = 'g' // uint64 offset, uint64 length (all ones: to its end), path of a file; answered by Data before OK
+	Collect   Kind = 'o' // answered by an Artifact or LeftOut for each file of OutputDir that is new or has changed, before OK
+	List      Kind = 'l' // path of a folder; answered by Entries before OK
+
+	Stdout  Kind = '1' // uint32 job, bytes; may come at any time, as may JobExit
+	Stderr  Kind = '2' // uint32 job, bytes
+	JobExit Kind = 'j' // uint32 job, uint32 wait status
+	Entry   Kind = 't' // byte kind (f, d, l, or ?), uint64 size, uint64 time (s), name
+	OK      Kind = 'k' // the request is done; to a Put: uint64, bytes that are free
+	Refused Kind = 'r' // uint32 errno, text: the request was not done
+)
+
+// An Exit of a session is followed by a byte 1 where the interpreter has ended.
+
+// Folder and names of what the interpreters of a session are given.
+const (
+	SessionDir   = "/run/session"
+	SessionCode  = SessionDir + "/code"
+	SessionStdin = SessionDir + "/stdin"
+	SessionOwn   = SessionDir + "/own" // the program's own
+)
+
+// MaxEntries bounds the Entries of one List; the OK then holds the text "more".
+const MaxEntries = 10000
+
+// OutputDir is the folder, beside the working folder, whose files are part of a
+// result.
+const OutputDir = "/home/output"
+
+// Bounds of what a result takes from OutputDir.
+const (
+	MaxArtifacts     = 16
+	MaxArtifactBytes = 600 << 10
+)
+
+// Mounts is the folder of the mounts to place. It is gone when the program starts.
+const Mounts = "/mnt"
 
 // MaxRecord is the largest record. Content of files is split.
 const MaxRecord = 1 << 20
@@ -95,4 +154,45 @@ func Uint32(b []byte) uint32 {
 		return 0
 	}
 	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+}
+
+// AppendUint64 appends v, little endian.
+func AppendUint64(dst []byte, v uint64) []byte {
+	return AppendUint32(AppendUint32(dst, uint32(v)), uint32(v>>32))
+}
+
+// Uint64 reads a little endian number; a short slice reads as 0.
+func Uint64(b []byte) uint64 {
+	if len(b) < 8 {
+		return 0
+	}
+	return uint64(Uint32(b)) | uint64(Uint32(b[4:]))<<32
+}
+
+// A reader is an io.Reader.
+type reader interface{ Read([]byte) (int, error) }
+
+// Read reads one record. An error means that nothing follows.
+func Read(r reader) (Kind, []byte, error) {
+	var h [HeaderSize]byte
+	if err := readFull(r, h[:]); err != nil {
+		return 0, nil, err
+	}
+	k, n, err := Header(h[:])
+	if err != nil {
+		return 0, nil, err
+	}
+	data := make([]byte, n)
+	return k, data, readFull(r, data)
+}
+
+func readFull(r reader, b []byte) error {
+	for len(b) > 0 {
+		n, err := r.Read(b)
+		b = b[n:]
+		if err != nil && len(b) > 0 {
+			return err
+		}
+	}
+	return nil
 }

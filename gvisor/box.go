@@ -1,0 +1,254 @@
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gvisor/capture"
+	"sallyport.dev/sallyport/gvisor/child"
+	"sallyport.dev/sallyport/gvisor/payload"
+)
+
+// A Box is a sandbox that stays. Its process 1 takes requests, one at a time,
+// as package payload says; package session knows what they mean.
+type Box struct {
+	In  io.Writer // requests
+	Out io.Reader // answers; ends when the sandbox does
+
+	h    *Host
+	way  Way
+	wmu  sync.Mutex
+	went Passed // since OpenWay; guarded by wmu
+	s    *sandbox
+	in   *os.File
+	out  *os.File
+	hits *os.File // from the limits sink
+
+	bounds sallyport.AppliedLimits // as they were read back at its start
+
+	once sync.Once
+	err  error
+}
+
+// OpenBox starts a sandbox that stays until Destroy. Of r, Argv, Files and Stdin
+// are not used. The box does not count among MaxRuns.
+func (h *Host) OpenBox(ctx context.Context, r Request) (*Box, error) {
+	r.Argv = []string{"-"}
+	r.Files, r.Stdin = nil, nil
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	image, digest, err := h.findImage(r.Image)
+	if err != nil {
+		return nil, err
+	}
+	b := &Box{h: h, way: r.Way, s: h.newSandbox(context.WithoutCancel(ctx), r)}
+	b.s.held = held{platform: h.usual(), image: digest, runtime: h.version}
+	if err := h.bring(b.s, r, func() error { return b.start(h.usual(), image, nil) }, h.tryWay); err != nil {
+		return nil, err
+	}
+	if err := b.ready(ctx, r); err != nil {
+		return nil, errors.Join(unavailable("see the log of sallyport-sandboxd", "the sandbox of the session did not come up"), err, b.Destroy())
+	}
+	return b, nil
+}
+
+// start starts sallyport-runsc; process 1 talks on its own stdin and stdout. With
+// state, that of a frozen box, it goes on from there.
+func (b *Box) start(platform string, image, state *os.File) (err error) {
+	spec, err := bundleSpec(filepath.Join(b.h.bundle(), "root"), b.wayDir(), "session")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(b.s.dir, "config.json"), spec, 0o600); err != nil {
+		return err
+	}
+	var p child.Pipes
+	defer func() { p.Finish(err != nil) }()
+	stdin, in := p.ToChild(false)
+	out, stdout := p.FromChild()
+	log, stderr := p.FromChild()
+	hits, hitsChild := p.FromChild()
+	null, _ := p.ToChild(true)
+	if p.Err != nil {
+		return p.Err
+	}
+	s := b.s
+	args := []string{"run", "--bundle=" + s.dir, fmt.Sprintf("--exec-fd=%d", fdInit), s.id}
+	files := []*os.File{b.h.init, null, null, image, hitsChild}
+	if state != nil {
+		args = []string{"restore", "--bundle=" + s.dir, "--image-path=" + s.dir, s.id}
+		files = append(files, state)
+		if err := os.Symlink(fmt.Sprintf("/proc/self/fd/%d", fdState), filepath.Join(s.dir, "checkpoint.img")); err != nil {
+			return err
+		}
+	}
+	s.cmd = b.h.runtime(s, platform, args...)
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = stdin, stdout, stderr
+	s.cmd.ExtraFiles = files
+	if err := b.h.spawn.Start(s.cmd); err != nil {
+		return err
+	}
+	s.stderr, b.hits = capture.Start(log, 4<<10), hits
+	b.in, b.out, b.In, b.Out = in, out, in, out
+	return nil
+}
+
+// wayDir is what leads out, if anything does.
+func (b *Box) wayDir() string {
+	if !b.s.mayOpen {
+		return ""
+	}
+	return b.s.wayDir()
+}
+
+// tryWay opens the way out of a box, to see that it can be and what the sandbox
+// must trust; ready shuts it.
+func (h *Host) tryWay(s *sandbox, r Request) error {
+	return h.listenWay(s, r.Way, bootPatience+killPatience)
+}
+
+// OpenWay lets the sandbox reach what it may, until ShutWay or for as long as
+// within. What it must trust is sent to it.
+func (b *Box) OpenWay(within time.Duration) error {
+	if len(b.way.Reach) == 0 {
+		return nil
+	}
+	b.wmu.Lock()
+	defer b.wmu.Unlock()
+	if err := b.h.listenWay(b.s, b.way, within+killPatience); err != nil || b.s.ca == nil {
+		return err
+	}
+	_, err := b.In.Write(payload.Append(nil, payload.CA, b.s.ca))
+	return err
+}
+
+// ShutWay tells what was reached, or tried, since OpenWay. From then on nothing is.
+func (b *Box) ShutWay() Passed {
+	b.wmu.Lock()
+	defer b.wmu.Unlock()
+	b.shut()
+	went := b.went
+	b.went = Passed{}
+	return went
+}
+
+// shutWay is ShutWay, and keeps what it tells for who asks.
+func (b *Box) shutWay() {
+	b.wmu.Lock()
+	defer b.wmu.Unlock()
+	b.shut()
+}
+
+// Preconditions: b.wmu is held.
+func (b *Box) shut() {
+	if b.s.endWay == nil {
+		return
+	}
+	now := b.s.closeWay()
+	b.went = Passed{now.Egress, append(b.went.Connections, now.Connections...)}
+}
+
+// Receipt tells how one program of the box was held, after its end.
+func (b *Box) Receipt(e sallyport.AppliedEgress, l sallyport.Limits) sallyport.Receipt {
+	r := b.s.receipt(e)
+	if r.Limits.Memory == 0 { // its control group has ended with it
+		r.Limits = b.bounds
+	}
+	r.Limits.Output, r.Limits.Timeout = l.Output, l.Timeout.Milliseconds()
+	return r
+}
+
+// ready tells process 1 what the sandbox is like, and waits for it.
+func (b *Box) ready(ctx context.Context, r Request) error {
+	p, env := r.appendSandbox(nil), r.Env
+	if b.s.ca != nil {
+		p, env = payload.Append(p, payload.CA, b.s.ca), append(trust(), env...)
+	}
+	defer b.ShutWay()
+	for _, e := range environment(env, false) {
+		p = payload.Append(p, payload.Env, []byte(e))
+	}
+	if _, err := b.In.Write(payload.Append(p, payload.Keep, nil)); err != nil {
+		return err
+	}
+	facts, err := b.expect(ctx, payload.Ready)
+	b.s.held.inside, b.s.held.known = payload.ParseFacts(facts)
+	b.bounds = b.s.receipt(sallyport.AppliedEgress{}).Limits
+	return err
+}
+
+// expect reads one record, which must be of a kind.
+func (b *Box) expect(ctx context.Context, want payload.Kind) ([]byte, error) {
+	stop := context.AfterFunc(ctx, func() { _ = b.out.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_ = b.out.SetReadDeadline(time.Now().Add(bootPatience))
+	k, data, err := payload.Read(b.Out)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, fmt.Errorf("process 1: %w", err)
+	case k != want:
+		return nil, fmt.Errorf("process 1: %q", data)
+	}
+	return data, b.out.SetReadDeadline(time.Time{})
+}
+
+// ID is the sandbox's.
+func (b *Box) ID() string { return b.s.id }
+
+// OutOfMemory tells whether the sandbox ran into its memory limit. It then ends,
+// or has lost a process.
+func (b *Box) OutOfMemory() bool { return b.s.group.OOMKills() > 0 }
+
+// PeakMemory is how much the sandbox ever took.
+func (b *Box) PeakMemory() int64 { return b.s.group.Peak() }
+
+// LimitsHit names the limits that programs ran into since it was asked last.
+func (b *Box) LimitsHit() []string {
+	var told []byte
+	raw, err := b.hits.SyscallConn()
+	if err == nil {
+		_ = raw.Read(func(fd uintptr) bool {
+			buf := make([]byte, 4<<10)
+			if n, _ := unix.Read(int(fd), buf); n > 0 {
+				told = buf[:n]
+			}
+			return true
+		})
+	}
+	return namesOf(told)
+}
+
+// Label says on whose behalf the sandbox works now.
+func (b *Box) Label(callID string) {
+	b.h.mu.Lock()
+	defer b.h.mu.Unlock()
+	b.s.callID = callID
+}
+
+// Killed is closed when somebody wants the sandbox to end: Kill, or Close of the
+// host.
+func (b *Box) Killed() <-chan struct{} { return b.s.ctx.Done() }
+
+// Destroy ends the sandbox with all that is in it. It is idempotent.
+func (b *Box) Destroy() error {
+	b.once.Do(func() {
+		b.in.Close()
+		b.shutWay()
+		b.err = b.h.discard(b.s)
+		b.out.Close()
+		b.hits.Close()
+	})
+	return b.err
+}

@@ -1,0 +1,343 @@
+package session
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/gvisor/payload"
+)
+
+// The programs that make interpreters stay. A shell does not: each program gets
+// a new one, that begins where the last one ended.
+var (
+	//go:embed stay.py
+	stayPython string
+	//go:embed stay.js
+	stayNode string
+	//go:embed stay.sh
+	stayShell string
+)
+
+// A Call is one program to run in a session.
+type Call struct {
+	Key      Key
+	Terms    Terms
+	Request  gvisor.Request // Argv is not used; Env and Way are those of the session
+	Language string         // "python", "javascript", "shell"
+	Code     []byte
+	Secret   bool                        // the environment holds secrets: the session is never frozen, and hands nothing out unseen
+	Job      bool                        // start it in the background
+	Told     func(stderr bool, b []byte) // of output as it comes; may be nil
+}
+
+// A Result is how a call ended.
+type Result struct {
+	gvisor.Result
+	New   bool   // the session began with this call
+	Ended string // why the session is over, "" if it goes on
+	Lost  bool   // the interpreter ended, and its variables with it
+	Job   uint32 // of a program in the background
+
+	ended bool // the program did, by itself or by a signal
+}
+
+// resident is the interpreter that a language keeps, and alone is what a program
+// that is a process of its own starts with.
+var languages = map[string]struct{ resident, alone []string }{
+	"python":     {[]string{"python3", "-c", pythonStart()}, []string{"python3", "-u"}},
+	"javascript": {[]string{"node", "--experimental-vm-modules", "-e", stayNode}, []string{"node"}},
+	"shell":      {nil, []string{"bash"}},
+}
+
+// pythonStart names the program, so that it can be left out of tracebacks.
+func pythonStart() string {
+	return "exec(compile(" + pythonString(stayPython) + ", '<session>', 'exec'), {'__name__': '<session>'})"
+}
+
+// Run runs one program in a session, which it makes if there is none. A program
+// that fails is a Result. One that is killed, for time or memory, takes the
+// session with it.
+func (x *Sessions) Run(ctx context.Context, c Call) (Result, error) {
+	began := time.Now()
+	if _, ok := languages[c.Language]; !ok {
+		return Result{}, refuse(sallyport.Invalid, "use python, javascript or shell", "sessions do not speak %.40q", c.Language)
+	}
+	if c.Job && c.Secret {
+		return Result{}, withheld
+	}
+	if err := check(c); err != nil {
+		return Result{}, err
+	}
+	s, fresh, err := x.enter(ctx, c.Key, c.Terms, &c)
+	if err != nil {
+		return Result{}, err
+	}
+	defer x.forget(s)
+	defer x.leave(s)
+	box := s.awake()
+	if box == nil {
+		return Result{}, sandboxError(s.why)
+	}
+	box.Label(c.Request.CallID)
+	for _, f := range c.Request.Files {
+		if err := s.put(f.Path, f.Content); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := box.OpenWay(c.Request.Limits.Timeout); err != nil {
+		return Result{}, err
+	}
+	res, err := s.run(ctx, box, c)
+	res.ID, res.New, res.Duration = box.ID(), fresh, time.Since(began)
+	went := box.ShutWay()
+	res.Connections = append(went.Connections, s.denials()...)
+	res.Receipt = receipt(box.Receipt(went.Egress, c.Request.Limits), res)
+	return res, err
+}
+
+// receipt adds how a program ended, and that its sandbox was there before it.
+func receipt(r sallyport.Receipt, res Result) sallyport.Receipt {
+	r.Warm = !res.New
+	switch {
+	case res.KilledBy != "":
+		r.Exit = string(res.KilledBy)
+	case res.Signal != "":
+		r.Exit = "signaled"
+	case res.ended:
+		r.Exit = "exited"
+	}
+	return r
+}
+
+// check refuses what no sandbox could be asked for, before there is one.
+func check(c Call) error {
+	r := c.Request
+	r.Argv = []string{"-"}
+	r.Files = append([]gvisor.File{{Path: "code", Content: c.Code}}, r.Files...)
+	return r.Check()
+}
+
+// run runs a program and follows it to its end.
+func (s *session) run(ctx context.Context, box *gvisor.Box, c Call) (res Result, err error) {
+	request, job, err := s.order(c)
+	if err != nil {
+		return res, err
+	}
+	box.LimitsHit() // what came before is not of this call
+	answers := s.ask(request)
+	if job != nil {
+		_, err := s.last(answers, nil)
+		if err != nil {
+			s.drop(job)
+			return res, err
+		}
+		res.Job = job.id
+		return res, nil
+	}
+	stdout, stderr := keep{max: c.Request.Limits.Output}, keep{max: c.Request.Limits.Output}
+	exit, why, err := s.follow(ctx, box, c, answers, func(r record) {
+		k := &stdout
+		if r.kind == payload.Stderr {
+			k = &stderr
+		}
+		if kept := k.add(r.data); c.Told != nil && len(kept) > 0 {
+			c.Told(r.kind == payload.Stderr, kept)
+		}
+	})
+	if err != nil {
+		return res, err
+	}
+	res.Stdout, res.Stderr, res.Truncated = stdout.kept, stderr.kept, stdout.truncated || stderr.truncated
+	res.PeakMemory = box.PeakMemory()
+	if res.LimitsHit = box.LimitsHit(); res.Truncated {
+		res.LimitsHit = append(res.LimitsHit, gvisor.LimitOutput)
+	}
+	switch why {
+	case "":
+		res.status(exit.data)
+		if !s.secret {
+			_, err = s.last(s.ask(payload.Append(nil, payload.Collect, nil)), func(r record) error {
+				res.Output.Note(r.kind, r.data)
+				return nil
+			})
+		}
+	case string(gvisor.KilledByTimeout), string(gvisor.KilledByMemory):
+		res.KilledBy, res.Ended = gvisor.KilledBy(why), why
+		res.ExitCode, res.Signal = 128+int(unix.SIGKILL), "SIGKILL"
+	default:
+		return res, sandboxError(why)
+	}
+	return res, err
+}
+
+func (r *Result) status(data []byte) {
+	ws := unix.WaitStatus(payload.Uint32(data))
+	if r.ExitCode = ws.ExitStatus(); ws.Signaled() {
+		r.ExitCode, r.Signal = 128+int(ws.Signal()), unix.SignalName(ws.Signal())
+	}
+	r.Lost, r.ended = len(data) > 4, true
+}
+
+// order is the request that runs a program.
+func (s *session) order(c Call) (request []byte, j *job, err error) {
+	lang := languages[c.Language]
+	b := split(nil, payload.Code, c.Code)
+	b = split(b, payload.Stdin, c.Request.Stdin)
+	argv := lang.resident
+	switch {
+	case c.Job:
+		argv = lang.alone
+		if j, err = s.newJob(c); err != nil {
+			return nil, nil, err
+		}
+	case argv == nil:
+		argv = []string{"bash", "-c", stayShell, "bash"}
+	}
+	for _, a := range argv {
+		b = payload.Append(b, payload.Arg, []byte(a))
+	}
+	switch {
+	case j != nil:
+		b = payload.Append(b, payload.Spawn, payload.AppendUint32(nil, j.id))
+	case lang.resident == nil:
+		b = payload.Append(b, payload.Spawn, payload.AppendUint32(nil, 0))
+	default:
+		b = payload.Append(b, payload.Interpret, []byte(c.Language))
+	}
+	return b, j, nil
+}
+
+func split(b []byte, k payload.Kind, data []byte) []byte {
+	for len(data) > 0 {
+		n := min(len(data), payload.MaxRecord)
+		b = payload.Append(b, k, data[:n])
+		data = data[n:]
+	}
+	return b
+}
+
+const oomPoll = 100 * time.Millisecond
+
+// follow waits for the end of a program. why says what ended it, and the
+// session, before its time.
+func (s *session) follow(ctx context.Context, box *gvisor.Box, c Call, answers <-chan record, output func(record)) (exit record, why string, err error) {
+	late := time.NewTimer(c.Request.Limits.Timeout)
+	defer late.Stop()
+	tick := time.NewTicker(oomPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case r := <-answers:
+			switch r.kind {
+			case payload.Started:
+				late.Reset(c.Request.Limits.Timeout)
+			case payload.Stdout, payload.Stderr:
+				output(r)
+			case payload.Exit:
+				if box.OutOfMemory() { // the kernel chose a process of the program
+					s.end(string(gvisor.KilledByMemory))
+				}
+				return r, s.endedBy(), nil
+			case payload.Refused:
+				return r, "", refusal(r.data)
+			default: // no part of this answer
+			}
+			continue
+		case <-late.C:
+			s.end(string(gvisor.KilledByTimeout))
+		case <-tick.C:
+			if !box.OutOfMemory() {
+				continue
+			}
+			s.end(string(gvisor.KilledByMemory))
+		case <-ctx.Done():
+			s.end("the caller went away")
+			return record{}, "", ctx.Err()
+		case <-s.gone:
+		}
+		<-s.gone
+		drain(answers, output)
+		return record{}, s.why, nil
+	}
+}
+
+// drain takes the output that came before the end.
+func drain(answers <-chan record, output func(record)) {
+	for {
+		select {
+		case r := <-answers:
+			if r.kind == payload.Stdout || r.kind == payload.Stderr {
+				output(r)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// A keep keeps the first bytes of a stream.
+type keep struct {
+	max       int64
+	kept      []byte
+	truncated bool
+}
+
+// add returns what of b was kept.
+func (k *keep) add(b []byte) []byte {
+	room := min(k.max-int64(len(k.kept)), int64(len(b)))
+	k.truncated = k.truncated || room < int64(len(b))
+	k.kept = append(k.kept, b[:room]...)
+	return b[:room]
+}
+
+// refusal gives what process 1 refused words and a code.
+func refusal(data []byte) error {
+	errno, what := unix.Errno(payload.Uint32(data)), string(data[min(4, len(data)):])
+	switch errno {
+	case unix.ENOENT:
+		return refuse(sallyport.NotFound, "list the folder to see what is there", "%s: there is no such file", what)
+	case unix.ENOSPC:
+		return refuse(sallyport.TooLarge, "store less, delete files of the session, or use a tool with a larger disk limit", "%s: the session's disk has no room for it", what)
+	case unix.EXDEV, unix.ELOOP:
+		return refuse(sallyport.Invalid, "use a path within the session's working folder", "%s: the path leads out of the session's folder", what)
+	case unix.EISDIR:
+		return refuse(sallyport.Invalid, "name a file", "%s: it is a folder", what)
+	case unix.ENOTDIR:
+		return refuse(sallyport.Invalid, "name a folder", "%s: a part of the path is no folder", what)
+	case unix.EINVAL, unix.ENXIO:
+		return refuse(sallyport.Invalid, "only files can be read and written", "%s: it is not a regular file", what)
+	case unix.EEXIST:
+		return refuse(sallyport.Invalid, "only files can be read and written", "%s: there is something that is not a file, such as a link", what)
+	default:
+		return refuse(sallyport.Invalid, "see the message", "%s: %s", what, errno.Error())
+	}
+}
+
+func logEnd(id string, err error) {
+	if err != nil {
+		slog.Error("a session's sandbox could not be destroyed", "sandbox", id, "err", errors.Unwrap(err))
+	}
+}
+
+// pythonString quotes text for Python.
+func pythonString(s string) string {
+	out := []byte{'"'}
+	for _, c := range []byte(s) {
+		switch c {
+		case '"', '\\':
+			out = append(out, '\\', c)
+		case '\n':
+			out = append(out, '\\', 'n')
+		default:
+			out = append(out, c)
+		}
+	}
+	return string(append(out, '"'))
+}
