@@ -21,8 +21,8 @@ func (o *order) startAhead() {
 	o.settle()
 	if len(o.argv) > 0 {
 		o.ahead = o.startInterpreter()
-		o.argv, o.env = nil, nil
 	}
+	o.argv, o.env = nil, nil
 	report(payload.Ready, nil)
 }
 
@@ -35,7 +35,7 @@ func (o *order) startInterpreter() interpreter {
 	files := []uintptr{0, 1, 2, payload.AheadOrders: uintptr(orders[0]), payload.AheadReady: uintptr(ready[1])}
 	pid, err := syscall.ForkExec(path, o.argv, &syscall.ProcAttr{
 		Env: o.env, Files: files,
-		Sys: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: gid}},
+		Sys: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.uid)}},
 	})
 	must(err, o.argv[0])
 	syscall.Close(orders[0])

@@ -60,13 +60,17 @@ func join(dir string) {
 	syscall.Close(fd)
 }
 
+// number reads a uid or a pid. What the kernel would cut to 32 bits, and so take
+// for another, is none.
 func number(s string) int {
 	n := 0
 	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' || n > 1<<30 {
+		if s[i] < '0' || s[i] > '9' {
 			return -1
 		}
-		n = n*10 + int(s[i]-'0')
+		if n = n*10 + int(s[i]-'0'); n > 1<<31-1 {
+			return -1
+		}
 	}
 	return n
 }

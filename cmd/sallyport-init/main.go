@@ -7,6 +7,8 @@
 // descriptor 4. As a parent under another uid it can be neither killed nor
 // traced by the program.
 //
+// In the sandbox of a session it stays and takes request after request (session.go).
+//
 // On the host it takes a third-party server from root to its own uid (exec.go).
 //
 // It is a program of its own, and uses no package beyond syscall and os, since
@@ -33,6 +35,13 @@ func main() {
 	if os.Getpid() != 1 {
 		println("sallyport-init: only for use by sallyport-sandboxd")
 		os.Exit(2)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "session" {
+		fdPayload, fdReport = 0, 1
+		if len(os.Args) == 2 {
+			becomeFile()
+		}
+		runSession()
 	}
 	runSandbox()
 }

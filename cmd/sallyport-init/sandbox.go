@@ -1,17 +1,20 @@
 package main
 
 import (
+	"sync"
 	"syscall"
 
 	"sallyport.dev/sallyport/gvisor/payload"
 )
 
-const (
+// Descriptors that process 1 talks on.
+var (
 	fdPayload = 3
 	fdReport  = 4
+)
 
-	uid = 1000
-	gid = 1000
+const (
+	agent = 1000 // uid and gid of the program, if the order names no other
 
 	rlimitNproc = 6
 
@@ -26,10 +29,14 @@ type order struct {
 	disk    string
 	procs   uint32
 	dir     string
+	uid     int
+	places  []string // see payload.Place
+	stays   bool     // the stream goes on after Go
 	argv    []string
 	env     []string
 	file    int // descriptor of the file being written, -1 if none
 	ready   bool
+	output  bool // there is a folder for results
 	ahead   interpreter
 	proxy   *string // socket that the proxy leads to, "" = it denies by itself, nil = no proxy
 }
@@ -38,7 +45,7 @@ func runSandbox() {
 	for fd := 3; fd <= 4; fd++ {
 		syscall.CloseOnExec(fd)
 	}
-	o := order{file: -1}
+	o := order{file: -1, uid: agent}
 	for {
 		k, data, err := readRecord()
 		if err != nil {
@@ -51,11 +58,17 @@ func runSandbox() {
 	}
 	o.closeFile()
 	o.settle()
-	syscall.Close(fdPayload)
-	if o.ahead.pid > 0 {
-		reap(o.release())
+	if !o.stays {
+		syscall.Close(fdPayload)
 	}
-	reap(o.start())
+	if o.ahead.pid > 0 {
+		o.reap(o.release())
+	}
+	pid := o.start()
+	if o.stays {
+		go passOn(pid)
+	}
+	o.reap(pid)
 }
 
 // settle does, once, what is the same for every program of this sandbox.
@@ -80,16 +93,22 @@ func (o *order) take(k payload.Kind, data []byte) {
 		o.procs = payload.Uint32(data)
 	case payload.Dir:
 		o.dir = string(data)
+	case payload.User:
+		o.uid = int(payload.Uint32(data))
+	case payload.Place:
+		o.places = append(o.places, string(data))
+	case payload.Stay:
+		o.stays = true
 	case payload.Folder:
 		o.prepare()
 		must(syscall.Mkdir(string(data), 0o755), string(data))
-		must(syscall.Lchown(string(data), uid, gid), string(data))
+		must(syscall.Lchown(string(data), o.uid, o.uid), string(data))
 	case payload.File:
 		o.prepare()
 		o.closeFile()
 		fd, err := syscall.Open(string(data), syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o644)
 		must(err, string(data))
-		must(syscall.Fchown(fd, uid, gid), string(data))
+		must(syscall.Fchown(fd, o.uid, o.uid), string(data))
 		o.file = fd
 	case payload.Data:
 		for len(data) > 0 {
@@ -99,6 +118,8 @@ func (o *order) take(k payload.Kind, data []byte) {
 		}
 	case payload.Arg:
 		o.argv = append(o.argv, string(data))
+	case payload.Output:
+		o.output = true
 	case payload.Ahead:
 		o.startAhead()
 	case payload.CA:
@@ -149,10 +170,17 @@ func (o *order) prepare() {
 		}
 	}
 	must(syscall.Mkdir(o.dir, 0o755), o.dir)
-	must(syscall.Chown(o.dir, uid, gid), o.dir)
+	must(syscall.Chown(o.dir, o.uid, o.uid), o.dir)
+	if o.stays {
+		o.placeMounts()
+	}
 	must(syscall.Chdir(o.dir), o.dir)
-	for fd := 0; fd <= 2; fd++ {
-		_ = syscall.Fchown(fd, uid, gid) // so that /dev/stdout can be opened; what can't be chowned stays
+	if o.output {
+		must(syscall.Mkdir(payload.OutputDir, 0o755), payload.OutputDir)
+		must(syscall.Chown(payload.OutputDir, o.uid, o.uid), payload.OutputDir)
+	}
+	for fd := 0; fd <= 2 && fdPayload > 2; fd++ { // else they are process 1's own
+		_ = syscall.Fchown(fd, o.uid, o.uid) // so that /dev/stdout can be opened; what can't be chowned stays
 	}
 }
 
@@ -174,7 +202,7 @@ func (o *order) start() int {
 	pid, err := syscall.ForkExec(path, o.argv, &syscall.ProcAttr{
 		Env:   o.env,
 		Files: []uintptr{0, 1, 2},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uid, Gid: gid}},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.uid)}},
 	})
 	must(err, o.argv[0])
 	started()
@@ -201,7 +229,7 @@ func lookPath(name string) (string, error) {
 
 // reap waits for the main process, reports its status, gives the others a
 // moment to end, and ends; the kernel then kills whatever is left.
-func reap(main int) {
+func (o *order) reap(main int) {
 	var ws syscall.WaitStatus
 	for {
 		pid, err := syscall.Wait4(-1, &ws, 0, nil)
@@ -224,6 +252,9 @@ func reap(main int) {
 		if pid == 0 {
 			_ = syscall.Nanosleep(&syscall.Timespec{Nsec: drainStep}, nil)
 		}
+	}
+	if o.output {
+		new(collector).collect()
 	}
 	report(payload.Done, nil)
 	syscall.Exit(0)
@@ -259,7 +290,11 @@ func readFull(b []byte) error {
 	return nil
 }
 
+var reporting sync.Mutex // keeps records whole
+
 func report(k payload.Kind, data []byte) {
+	reporting.Lock()
+	defer reporting.Unlock()
 	b := payload.Append(nil, k, data)
 	for len(b) > 0 {
 		n, err := syscall.Write(fdReport, b)

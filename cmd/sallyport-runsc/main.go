@@ -1,11 +1,12 @@
 // Command sallyport-runsc is gVisor with only the commands that sallyport uses.
 //
 // It is executed twice per sandbox and so links nothing else. It differs from
-// upstream's runsc in four small ways, one file each: it joins the cgroups it is
+// upstream's runsc in five small ways, one file each: it joins the cgroups it is
 // given before it does anything (join.go), it reports which limits a program ran
 // into (sink.go), it shows the program its own memory limit instead of the
-// host's memory (meminfo.go), and it has its seccomp filters compiled beforehand
-// (precompiled.go).
+// host's memory (meminfo.go), it has its seccomp filters compiled beforehand
+// (precompiled.go), and it can hand out a sandbox's state without a file
+// (freeze.go).
 package main
 
 import (
@@ -34,6 +35,7 @@ func main() {
 	registerLimitsSink()
 	cmds := map[util.SubCommand]string{
 		new(cmd.Create): "", new(cmd.Start): "", new(cmd.Run): "", new(cmd.Delete): "", new(cmd.Kill): "",
+		new(freeze): "", new(cmd.Restore): "",
 		new(cmd.State): "", new(cmd.Wait): "", new(cmd.List): "", new(cmd.Events): "",
 		new(sentrycmd.Boot): "internal", new(cmd.Gofer): "internal", new(sentrycmd.Umount): "internal",
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/context"
@@ -17,17 +18,25 @@ import (
 const sinkName = "sallyport-limits"
 
 // A limitsSink watches how system calls end inside the sandbox's kernel and
-// writes one byte to its pipe the first time that a limit was the reason: 'p'
-// when a fork was refused for want of processes, 'd' when a write was refused
-// for want of space. The program can neither see nor stop it, and polling for
+// writes one byte to its pipe when a limit was the reason: 'p' when a fork was
+// refused for want of processes, 'd' when a write was refused for want of space;
+// not more often than is of use, so that the pipe is never full. The program can neither see nor stop it, and polling for
 // peaks, which misses short ones, is not needed.
 type limitsSink struct {
 	seccheck.SinkDefaults
 	out       *fd.FD
 	forks     []uint64 // numbers of the system calls that make tasks
-	processes atomic.Bool
-	disk      atomic.Bool
+	processes meter
+	disk      meter
 }
+
+// A meter bounds how often something is told.
+type meter struct{ count, last atomic.Int64 }
+
+const (
+	maxTold   = 1000
+	toldEvery = 10 * time.Millisecond
+)
 
 func registerLimitsSink() {
 	seccheck.RegisterSink(seccheck.SinkDesc{Name: sinkName, Setup: setupLimitsSink, New: newLimitsSink})
@@ -82,8 +91,10 @@ func (s *limitsSink) RawSyscall(_ context.Context, _ seccheck.FieldSet, info *pb
 	return nil
 }
 
-func (s *limitsSink) tell(once *atomic.Bool, b byte) {
-	if once.CompareAndSwap(false, true) {
-		s.out.Write([]byte{b}) //nolint:errcheck // nobody listens any more: nothing to do
+func (s *limitsSink) tell(m *meter, b byte) {
+	now, last := time.Now().UnixNano(), m.last.Load()
+	if now-last < int64(toldEvery) || !m.last.CompareAndSwap(last, now) || m.count.Add(1) > maxTold {
+		return
 	}
+	s.out.Write([]byte{b}) //nolint:errcheck // nobody listens any more: nothing to do
 }
