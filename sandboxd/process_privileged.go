@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,20 +24,29 @@ import (
 // killPatience is how long a killed server may take to be gone.
 const killPatience = 5 * time.Second
 
-// A serverProcess is a third-party server under its own uid.
+// A serverProcess is a third-party server, under its own uid or in a sandbox.
 type serverProcess struct {
 	name   string
-	cmd    *exec.Cmd
-	group  cgroup.Group
 	stdin  *os.File
 	stdout io.ReadCloser
 	stderr io.ReadCloser
 	fed    atomic.Int64 // bytes of input, those on their way out too
 
-	exited chan struct{} // closed when the process and its whole group are gone
-	oom    bool          // valid once exited is closed
-	read   *int64        // bytes of input that it had read, if known; valid once exited is closed
+	ask func() // it to end
+	end func() // ends it and all that it started
+
+	exited chan struct{} // closed when it and all that it started are gone
+	status serverStatus  // valid once exited is closed
 	once   sync.Once
+}
+
+// A serverStatus is how a server ended.
+type serverStatus struct {
+	code   int
+	signal string
+	oom    bool
+	read   *int64 // bytes of input that it had read, if known
+	said   string // why the host ended it, for the server's own log
 }
 
 // startProcess starts a server: own uid, own home, own session, own cgroup, no
@@ -56,68 +66,117 @@ func startProcess(n Nursery, c ServerConfig, start *sandboxpb.ServeStart, id str
 	if err != nil {
 		return nil, err
 	}
-	p := &serverProcess{name: start.Name, group: g, exited: make(chan struct{})}
-	args := []string{"exec", strconv.Itoa(uid), strconv.Itoa(os.Getpid()), strings.Join(g.Dirs(), ":"), path}
-	p.cmd = exec.Command(c.Init, append(args, start.Argv...)...)
-	p.cmd.Dir, p.cmd.Env = home, env
-	p.cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
-	if err := p.launch(n); err != nil {
+	p := &serverProcess{name: start.Name, exited: make(chan struct{})}
+	cmd := c.asUser(uid, g, path, start.Argv)
+	cmd.Dir, cmd.Env = home, env
+	if err := p.launch(n, cmd, g); err != nil {
 		_ = g.Remove()
 		return nil, refused(sallyport.Unavailable, "see the log of sallyport-sandboxd", "the server %s could not be started: %v", start.Name, err)
 	}
 	return p, nil
 }
 
-// launch makes the pipes and starts the process. They are plain pipes, not
-// exec's own: those would make Wait wait for whoever holds them.
-func (p *serverProcess) launch(n Nursery) (err error) {
-	var child []*os.File
-	pipe := func(childReads bool) *os.File {
+// asUser is a program that sallyport-init starts as uid, in a group.
+func (c ServerConfig) asUser(uid int, g cgroup.Group, path string, argv []string) *exec.Cmd {
+	args := []string{"exec", strconv.Itoa(uid), strconv.Itoa(os.Getpid()), strings.Join(g.Dirs(), ":"), path}
+	cmd := exec.Command(c.Init, append(args, argv...)...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
+	return cmd
+}
+
+// openStreams makes the pipes and returns the server's ends. They are plain
+// pipes, not exec's own: those would make Wait wait for whoever holds them.
+func (p *serverProcess) openStreams() (theirs [3]*os.File, err error) {
+	ours := [3]*os.File{}
+	for i := range theirs {
 		r, w, e := os.Pipe()
 		if e != nil {
 			err = errors.Join(err, e)
-			return nil
+			continue
 		}
-		if childReads {
-			r, w = w, r
+		ours[i], theirs[i] = r, w
+		if i == 0 {
+			ours[i], theirs[i] = w, r
 		}
-		child = append(child, w)
-		return r
 	}
-	in, out, errs := pipe(true), pipe(false), pipe(false)
-	defer func() {
-		for _, f := range child {
+	if err != nil {
+		closeAll(append(ours[:], theirs[:]...))
+		return theirs, err
+	}
+	p.stdin, p.stdout, p.stderr = ours[0], ours[1], ours[2]
+	return theirs, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
 			f.Close()
 		}
-	}()
+	}
+}
+
+// launch starts a process on pipes of its own.
+func (p *serverProcess) launch(n Nursery, cmd *exec.Cmd, g cgroup.Group) error {
+	theirs, err := p.openStreams()
 	if err != nil {
 		return err
 	}
-	p.stdin, p.stdout, p.stderr = in, out, errs
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = child[0], child[1], child[2]
-	if err := n.Start(p.cmd); err != nil {
-		in.Close()
-		out.Close()
-		errs.Close()
+	defer closeAll(theirs[:])
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	if err := n.Start(cmd); err != nil {
+		p.closeStreams()
 		return err
 	}
-	go p.reap()
+	p.ask = func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
+	p.end = func() {
+		_ = cmd.Process.Kill()
+		if err := g.Kill(killPatience); err != nil {
+			slog.Error("a server survives", "server", p.name, "err", err)
+		}
+	}
+	go p.reap(cmd, g)
 	return nil
+}
+
+func (p *serverProcess) closeStreams() {
+	p.stdin.Close()
+	p.stdout.Close()
+	p.stderr.Close()
 }
 
 // reap waits for the main process, then ends the rest of its group: a server
 // that forked into the background does not stay.
-func (p *serverProcess) reap() {
-	defer close(p.exited)
-	_ = p.cmd.Wait() // the status is read from ProcessState
-	p.oom = p.group.OOMKills() > 0
-	if err := errors.Join(p.group.Kill(killPatience), p.group.Remove()); err != nil {
+func (p *serverProcess) reap(cmd *exec.Cmd, g cgroup.Group) {
+	_ = cmd.Wait() // the status is read from ProcessState
+	s := serverStatus{oom: g.OOMKills() > 0}
+	if err := errors.Join(g.Kill(killPatience), g.Remove()); err != nil {
 		slog.Error("a server left something behind", "server", p.name, "err", err)
 	}
+	s.code, s.signal = exitOf(cmd.ProcessState)
+	p.ended(s)
+}
+
+// exitOf tells exactly how a process ended.
+func exitOf(state *os.ProcessState) (code int, signal string) {
+	switch ws, ok := state.Sys().(syscall.WaitStatus); {
+	case !ok:
+		slog.Error("a server has no wait status")
+		return -1, ""
+	case ws.Signaled():
+		return 128 + int(ws.Signal()), unix.SignalName(ws.Signal())
+	default:
+		return ws.ExitStatus(), ""
+	}
+}
+
+// ended writes down how the server ended.
+func (p *serverProcess) ended(s serverStatus) {
 	if n := unread(p.stdin); n >= 0 {
 		read := p.fed.Load() - int64(n)
-		p.read = &read
+		s.read = &read
 	}
+	p.status = s
+	close(p.exited)
 }
 
 // feed writes to the server's input. Once nobody can read it any more, what is
@@ -145,15 +204,8 @@ func unread(pipe *os.File) int {
 	return n
 }
 
-// kill ends the whole group. It is idempotent.
-func (p *serverProcess) kill() {
-	p.once.Do(func() {
-		_ = p.cmd.Process.Kill()
-		if err := p.group.Kill(killPatience); err != nil {
-			slog.Error("a server survives", "server", p.name, "err", err)
-		}
-	})
-}
+// kill ends it and all that it started. It is idempotent.
+func (p *serverProcess) kill() { p.once.Do(p.end) }
 
 // ownEnvironment is the environment as given, but for the folders and the name
 // of a user: those of a gateway are of no use to a server that may not read them.

@@ -8,6 +8,9 @@ import (
 )
 
 func toReceipt(r sallyport.Receipt) *sandboxpb.Receipt {
+	if r.Tier == "" {
+		return nil
+	}
 	return &sandboxpb.Receipt{
 		Tier: r.Tier, Platform: r.Platform, Runtime: r.Runtime, Kernel: r.Kernel, Image: r.Image, Warm: r.Warm, Exit: r.Exit,
 		Limits: &sandboxpb.Limits{

@@ -6,8 +6,11 @@ package sandboxd
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +19,8 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/cgroup"
+	"sallyport.dev/sallyport/gvisor/session"
+	"sallyport.dev/sallyport/sandboxd/install"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
 )
 
@@ -39,15 +44,19 @@ type Nursery interface {
 
 // A Config says what a Server is made of.
 type Config struct {
-	GVisor  Tier
-	Nursery Nursery
-	Servers ServerConfig
+	GVisor   Tier
+	Services Services
+	Nursery  Nursery
+	Servers  ServerConfig
+
+	Sessions *session.Sessions // nil: none are kept
 }
 
 // A Server answers gateways.
 type Server struct {
 	sandboxpb.UnimplementedSandboxesServer
-	cfg Config
+	cfg      Config
+	packages *install.Store
 
 	mu      sync.Mutex
 	servers map[string]int // name → how many run
@@ -55,7 +64,12 @@ type Server struct {
 
 // NewServer returns a server that is ready to be registered with grpc.
 func NewServer(cfg Config) *Server {
-	return &Server{cfg: cfg, servers: map[string]int{}}
+	s := &Server{cfg: cfg, servers: map[string]int{}}
+	s.packages = &install.Store{Dir: filepath.Join(cfg.Servers.State, "packages"), Run: s.npm, Environ: cfg.Servers.Environ}
+	if err := s.packages.Clean(); err != nil {
+		slog.Warn("an unfinished installation could not be removed", "err", err)
+	}
+	return s
 }
 
 // Register makes a grpc server that answers with s.
@@ -78,14 +92,14 @@ func (s *Server) Probe(ctx context.Context, r *sandboxpb.ProbeRequest) (*sandbox
 
 // Run implements the protocol.
 func (s *Server) Run(ctx context.Context, r *sandboxpb.RunRequest) (*sandboxpb.RunReply, error) {
-	tier, err := s.tier(r.Tier)
+	reply, err := s.run(ctx, r, nil)
 	if err != nil {
 		return nil, sandboxpb.ToStatus(err)
 	}
-	res, err := tier.Run(ctx, toRequest(r))
-	if err != nil {
-		return nil, sandboxpb.ToStatus(err)
-	}
+	return reply, nil
+}
+
+func toReply(res gvisor.Result) *sandboxpb.RunReply {
 	reply := &sandboxpb.RunReply{
 		SandboxId: res.ID, ExitCode: int32(res.ExitCode), Signal: res.Signal,
 		Stdout: res.Stdout, Stderr: res.Stderr, Truncated: res.Truncated,
@@ -93,12 +107,18 @@ func (s *Server) Run(ctx context.Context, r *sandboxpb.RunRequest) (*sandboxpb.R
 		DurationMs: res.Duration.Milliseconds(), PeakMemoryBytes: res.PeakMemory,
 		Receipt: toReceipt(res.Receipt),
 	}
+	for _, f := range res.Output.Files {
+		reply.Artifacts = append(reply.Artifacts, &sandboxpb.File{Path: strings.ToValidUTF8(f.Path, "\uFFFD"), Content: f.Content})
+	}
+	for _, p := range res.Output.LeftOut {
+		reply.LeftOut = append(reply.LeftOut, strings.ToValidUTF8(p, "\uFFFD"))
+	}
 	for _, a := range res.Connections {
 		reply.Attempts = append(reply.Attempts, &sandboxpb.Attempt{
 			Target: a.Target, Allowed: a.Allowed, Reason: a.Reason, Count: int32(min(a.Count, math.MaxInt32)), Bytes: a.Bytes,
 		})
 	}
-	return reply, nil
+	return reply
 }
 
 // List implements the protocol.
@@ -108,7 +128,7 @@ func (s *Server) List(context.Context, *sandboxpb.ListRequest) (*sandboxpb.ListR
 	reply := &sandboxpb.ListReply{}
 	for _, r := range s.cfg.GVisor.List() {
 		reply.Sandboxes = append(reply.Sandboxes, &sandboxpb.Sandbox{
-			Id: r.ID, Tier: gvisor.Tier, CallId: r.CallID, StartedUnixMs: r.Started.UnixMilli(),
+			Id: r.ID, Tier: gvisor.Tier, CallId: r.CallID, StartedUnixMs: r.Started.UnixMilli(), Deleting: r.Deleting,
 		})
 	}
 	for name := range s.servers {
@@ -151,9 +171,9 @@ func toRequest(r *sandboxpb.RunRequest) gvisor.Request {
 	return req
 }
 
-// maxTimeout keeps arithmetic with durations from wrapping.
-const maxTimeout = 24 * time.Hour
+// MaxTimeout bounds one run, and keeps arithmetic with durations from wrapping.
+const MaxTimeout = 24 * time.Hour
 
 func milliseconds(ms int64) time.Duration {
-	return time.Duration(min(max(ms, 0), maxTimeout.Milliseconds())) * time.Millisecond
+	return time.Duration(min(max(ms, 0), MaxTimeout.Milliseconds())) * time.Millisecond
 }

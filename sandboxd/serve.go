@@ -1,16 +1,14 @@
 package sandboxd
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"io"
-	"log/slog"
 	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"sallyport.dev/sallyport"
@@ -29,7 +27,7 @@ func (s *Server) Serve(stream serveStream) error {
 	if start == nil {
 		return sandboxpb.ToStatus(refused(sallyport.Invalid, "send start first", "the first message must be start"))
 	}
-	p, err := s.startServer(start)
+	p, err := s.startServer(stream.Context(), start)
 	if err != nil {
 		return sandboxpb.ToStatus(err)
 	}
@@ -50,6 +48,10 @@ func (s *Server) Serve(stream serveStream) error {
 	}
 	p.kill()
 	out.Wait()
+	<-p.exited
+	if p.status.said != "" {
+		_ = send.send(stderrReply([]byte("sallyport: " + p.status.said + "\n")))
+	}
 	return send.send(&sandboxpb.ServeReply{Message: &sandboxpb.ServeReply_Exit{Exit: p.exit()}})
 }
 
@@ -61,17 +63,21 @@ func (s *Server) count(name string, by int) {
 	}
 }
 
-func (s *Server) startServer(start *sandboxpb.ServeStart) (*serverProcess, error) {
+func (s *Server) startServer(ctx context.Context, start *sandboxpb.ServeStart) (*serverProcess, error) {
+	var b [6]byte
+	rand.Read(b[:]) // never fails
+	id := hex.EncodeToString(b[:])
 	switch start.Isolation {
 	case sandboxpb.Isolation_ISOLATION_UID:
+		if start.Limits != nil || len(start.Reach)+len(start.Inject)+len(start.Roots) > 0 {
+			return nil, refused(sallyport.Invalid, "use `isolation: gvisor`", "limits, egress, secrets and roots do not bind a server that runs as a uid")
+		}
+		return startProcess(s.cfg.Nursery, s.cfg.Servers.withDefaults(), start, id)
 	case sandboxpb.Isolation_ISOLATION_GVISOR:
-		return nil, refused(sallyport.Unavailable, "set `isolation: uid` for the server", "servers in gVisor are not supported by this sandbox host")
+		return s.startService(ctx, start)
 	default:
 		return nil, refused(sallyport.Invalid, "name an isolation", "no isolation given")
 	}
-	var b [6]byte
-	rand.Read(b[:]) // never fails
-	return startProcess(s.cfg.Nursery, s.cfg.Servers.withDefaults(), start, hex.EncodeToString(b[:]))
 }
 
 // feed carries the gateway's side of the stream to the server.
@@ -141,7 +147,7 @@ func (p *serverProcess) stop(grace time.Duration) {
 		wait time.Duration
 		act  func()
 	}{
-		{grace / 2, func() { _ = unix.Kill(-p.cmd.Process.Pid, unix.SIGTERM) }},
+		{grace / 2, p.ask},
 		{grace / 2, p.kill},
 	} {
 		t := time.NewTimer(step.wait)
@@ -157,16 +163,6 @@ func (p *serverProcess) stop(grace time.Duration) {
 
 func (p *serverProcess) exit() *sandboxpb.ServeExit {
 	<-p.exited
-	e := &sandboxpb.ServeExit{OutOfMemory: p.oom, StdinRead: p.read}
-	ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	switch {
-	case !ok:
-		slog.Error("server has no wait status", "server", p.name)
-		e.Code = -1
-	case ws.Signaled():
-		e.Code, e.Signal = int32(128+int(ws.Signal())), unix.SignalName(ws.Signal())
-	default:
-		e.Code = int32(ws.ExitStatus())
-	}
-	return e
+	s := p.status
+	return &sandboxpb.ServeExit{Code: int32(s.code), Signal: s.signal, OutOfMemory: s.oom, StdinRead: s.read}
 }

@@ -16,12 +16,14 @@ import (
 
 // A ServerConfig says under which identities third-party servers run.
 type ServerConfig struct {
-	State    string // folder for their homes, kept between starts
-	Book     string // file that says which home has which uid; all sandbox hosts of a machine share one
-	FirstUID int    // of the range; 0 means 64600
-	UIDs     int    // size of the range; 0 means 800
-	Init     string // path of sallyport-init
-	Memory   int64  // bytes for one server with all its children; 0 means 2 GiB
+	State    string   // folder for their homes, kept between starts
+	Book     string   // file that says which home has which uid; all sandbox hosts of a machine share one
+	FirstUID int      // of the range; 0 means 64600
+	UIDs     int      // size of the range; 0 means 800
+	Init     string   // path of sallyport-init
+	Closed   []string // folders that no server is shown, beside this host's own: those of gateways and caches
+	Environ  []string // of this process: what npm is told when it installs their packages
+	Memory   int64    // bytes for one server with all its children; 0 means 2 GiB
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {

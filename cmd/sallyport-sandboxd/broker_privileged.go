@@ -34,8 +34,9 @@ const (
 	brokerMemory = 256 << 20
 
 	// What one sandbox may do with its grant.
-	grantBytes = 256 << 20
-	grantConns = 64
+	grantBytes  = 256 << 20
+	grantConns  = 64
+	serverBytes = 64 << 30 // where the grant outlives every run: it is a server's
 )
 
 // A brokerProcess implements gvisor.Broker.
@@ -80,6 +81,9 @@ func (b *brokerProcess) Open(id string, w gvisor.Way, within time.Duration, l *n
 // secrets are to go into HTTPS requests.
 func grantOf(id string, w gvisor.Way, within time.Duration) (egress.Grant, error) {
 	g := egress.Grant{ID: id, Rules: w.Reach, Bytes: grantBytes, Conns: grantConns, For: within}
+	if within > 2*sandboxd.MaxTimeout {
+		g.Bytes = serverBytes
+	}
 	for _, i := range w.Inject {
 		g.Inject = append(g.Inject, egress.Injection(i))
 	}
@@ -209,18 +213,23 @@ func brokerOf(args []string) (*egress.Broker, error) {
 	if os.Geteuid() == 0 {
 		return nil, errors.New("the broker does not run as root")
 	}
+	return parseBroker(args[0], args[1])
+}
+
+// parseBroker reads the operator's ranges and the gateways' addresses.
+func parseBroker(private, gateways string) (*egress.Broker, error) {
 	b := &egress.Broker{}
-	for _, s := range list(args[0]) {
+	for _, s := range list(private) {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
 			return nil, fmt.Errorf("egress.private: %w", err)
 		}
 		b.Private = append(b.Private, p)
 	}
-	for _, s := range list(args[1]) {
+	for _, s := range list(gateways) {
 		own, err := ownAddresses(s)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the gateway's address: %w", err)
 		}
 		b.Own = append(b.Own, own...)
 	}

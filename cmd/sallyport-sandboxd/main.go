@@ -15,11 +15,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"google.golang.org/grpc"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/gvisor/session"
 	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/sandboxd"
 )
@@ -29,6 +31,10 @@ type options struct {
 	socket                               string
 	peer, maxRuns, queue, warm, firstUID int
 	private, own                         string
+
+	sessions, sessionsOf int
+	rest, idle, life     time.Duration
+	closed               []string
 }
 
 func main() {
@@ -36,6 +42,7 @@ func main() {
 		brokerMain(os.Args[2:])
 		return
 	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)).With("from", "sandboxd")) // beside the gateway's lines
 	o := parse(os.Args[1:])
 	if err := serve(o); err != nil {
 		if e, ok := errors.AsType[*sallyport.Error](err); ok {
@@ -63,6 +70,18 @@ func parse(args []string) options {
 	f.IntVar(&o.firstUID, "first-uid", 64600, "first of the 800 uids of third-party servers")
 	f.StringVar(&o.private, "egress-private", "", "private CIDR ranges that sandboxes may reach where a tool lists a host in them, with commas between")
 	f.StringVar(&o.own, "egress-own", "", "HOST:PORT addresses of gateways, which sandboxes never reach, with commas between")
+	f.IntVar(&o.sessions, "sessions", 16, "sessions at once; 0 for none")
+	f.IntVar(&o.sessionsOf, "sessions-of", 4, "sessions of one principal at once")
+	f.DurationVar(&o.rest, "session-rest", time.Minute, "time without a call after which a session's memory goes to an encrypted file; 0 for never")
+	f.DurationVar(&o.idle, "session-idle", 10*time.Minute, "time without a call after which a session ends")
+	f.DurationVar(&o.life, "session-life", 8*time.Hour, "time after which a session ends in any case")
+	f.Func("closed", "folder that no server is shown as a root, such as a gateway's data folder; may repeat", func(s string) error {
+		if !filepath.IsAbs(s) {
+			return errors.New("want an absolute path")
+		}
+		o.closed = append(o.closed, s)
+		return nil
+	})
 	_ = f.Parse(args) // exits on an error
 	if f.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "sallyport-sandboxd: unexpected argument %q\n", f.Arg(0))
@@ -77,6 +96,11 @@ func serve(o options) error {
 	if err := gvisor.Privileged(); err != nil {
 		return err
 	}
+	if _, err := parseBroker(o.private, o.own); err != nil { // the broker itself starts later
+		return &sallyport.Error{
+			Code: sallyport.Unavailable, Step: sallyport.Execute, Message: err.Error(), Hint: "correct -egress-private or -egress-own: RANGE/BITS and HOST:PORT, with commas between",
+		}
+	}
 	// Listen before the reaper's work: the gateway may talk at once.
 	listener, err := listen(o)
 	if err != nil {
@@ -90,9 +114,17 @@ func serve(o options) error {
 	way.nursery = host
 	defer way.close()
 	defer host.Close()
+	sessions, err := openSessions(o, host)
+	if err != nil {
+		return err
+	}
+	defer sessions.Close()
 	g := sandboxd.NewServer(sandboxd.Config{
-		GVisor: host, Nursery: host,
-		Servers: sandboxd.ServerConfig{State: o.state, Book: o.book, FirstUID: o.firstUID, Init: filepath.Join(o.programs, gvisor.InitProgram)},
+		GVisor: host, Services: host, Nursery: host, Sessions: sessions,
+		Servers: sandboxd.ServerConfig{
+			State: o.state, Book: o.book, FirstUID: o.firstUID, Init: filepath.Join(o.programs, gvisor.InitProgram),
+			Closed: append(o.closed, o.run, o.cache), Environ: os.Environ(),
+		},
 	}).Register()
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(listener) }()
@@ -102,12 +134,26 @@ func serve(o options) error {
 	case err = <-done: // the gateway is gone
 		slog.Info("stopping", "reason", "the gateway's connection ended")
 	}
+	sessions.Close()
 	host.Close() // ends every call, so that stopping has nothing to wait for
 	g.Stop()
 	if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
+}
+
+// openSessions makes a place for sessions, nil for none.
+func openSessions(o options, host *gvisor.Host) (*session.Sessions, error) {
+	if o.sessions <= 0 {
+		return nil, nil
+	}
+	if err := os.MkdirAll(o.state, 0o711); err != nil {
+		return nil, err
+	}
+	return session.Open(session.Config{
+		Host: host, Max: o.sessions, PerOwner: o.sessionsOf, Idle: o.idle, Life: o.life, Rest: o.rest, Dir: o.state,
+	}), nil
 }
 
 func listen(o options) (net.Listener, error) {
@@ -124,11 +170,11 @@ func listen(o options) (net.Listener, error) {
 	return l, nil
 }
 
-// images finds images in the cache, checked.
+// images finds images in the cache, checked, and keeps them from being removed.
 type images struct{ store *image.Store }
 
 // Find implements gvisor.Images.
 func (i images) Find(ref string) (gvisor.Image, error) {
-	img, err := i.store.Open(ref)
+	img, err := i.store.Use(ref)
 	return gvisor.Image{Digest: img.Digest, Path: img.Path}, err
 }

@@ -5,7 +5,9 @@
 // source: sandbox.proto
 
 // What a gateway may ask of a sandbox host. No message names a path of the
-// host, a mount or an OCI specification: only digests, words and numbers.
+// host, a mount or an OCI specification: only digests, words and numbers. The
+// one exception are the roots of a server, which an operator's configuration
+// lists, never an agent, and which the host holds against a list of its own.
 
 package sandboxpb
 
@@ -394,6 +396,7 @@ type RunRequest struct {
 	CallId        string                 `protobuf:"bytes,8,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"` // a label for lists and logs
 	Reach         []string               `protobuf:"bytes,9,rep,name=reach,proto3" json:"reach,omitempty"`                 // host:port, all that it may reach
 	Inject        []*Injection           `protobuf:"bytes,10,rep,name=inject,proto3" json:"inject,omitempty"`
+	Session       *SessionRun            `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"` // run in a session: argv is then not used
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -498,6 +501,152 @@ func (x *RunRequest) GetInject() []*Injection {
 	return nil
 }
 
+func (x *RunRequest) GetSession() *SessionRun {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+// A SessionRef finds a session: nothing but both of its parts does.
+type SessionRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Owner string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"` // opaque: one principal of one tenant
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`   // that the caller chose
+	// What the session was made with, each NAME=VALUE: with other terms it is
+	// refused. Those that are not given are not compared.
+	Terms         []string `protobuf:"bytes,3,rep,name=terms,proto3" json:"terms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRef) Reset() {
+	*x = SessionRef{}
+	mi := &file_sandbox_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRef) ProtoMessage() {}
+
+func (x *SessionRef) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRef.ProtoReflect.Descriptor instead.
+func (*SessionRef) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SessionRef) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *SessionRef) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SessionRef) GetTerms() []string {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
+}
+
+type SessionRun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *SessionRef            `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Language      string                 `protobuf:"bytes,2,opt,name=language,proto3" json:"language,omitempty"` // python, javascript, shell
+	Code          []byte                 `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	Background    bool                   `protobuf:"varint,4,opt,name=background,proto3" json:"background,omitempty"`
+	Secret        bool                   `protobuf:"varint,5,opt,name=secret,proto3" json:"secret,omitempty"` // its environment holds secrets: it never goes to a disk
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRun) Reset() {
+	*x = SessionRun{}
+	mi := &file_sandbox_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRun) ProtoMessage() {}
+
+func (x *SessionRun) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRun.ProtoReflect.Descriptor instead.
+func (*SessionRun) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SessionRun) GetRef() *SessionRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *SessionRun) GetLanguage() string {
+	if x != nil {
+		return x.Language
+	}
+	return ""
+}
+
+func (x *SessionRun) GetCode() []byte {
+	if x != nil {
+		return x.Code
+	}
+	return nil
+}
+
+func (x *SessionRun) GetBackground() bool {
+	if x != nil {
+		return x.Background
+	}
+	return false
+}
+
+func (x *SessionRun) GetSecret() bool {
+	if x != nil {
+		return x.Secret
+	}
+	return false
+}
+
 // An Injection is a secret that the egress broker adds to requests to one host.
 type Injection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -512,7 +661,7 @@ type Injection struct {
 
 func (x *Injection) Reset() {
 	*x = Injection{}
-	mi := &file_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +673,7 @@ func (x *Injection) String() string {
 func (*Injection) ProtoMessage() {}
 
 func (x *Injection) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +686,7 @@ func (x *Injection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Injection.ProtoReflect.Descriptor instead.
 func (*Injection) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Injection) GetName() string {
@@ -588,7 +737,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -600,7 +749,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -613,7 +762,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Attempt) GetTarget() string {
@@ -652,26 +801,32 @@ func (x *Attempt) GetBytes() int64 {
 }
 
 type RunReply struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId       string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	ExitCode        int32                  `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Signal          string                 `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
-	Stdout          []byte                 `protobuf:"bytes,4,opt,name=stdout,proto3" json:"stdout,omitempty"`
-	Stderr          []byte                 `protobuf:"bytes,5,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	Truncated       bool                   `protobuf:"varint,6,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	KilledBy        string                 `protobuf:"bytes,7,opt,name=killed_by,json=killedBy,proto3" json:"killed_by,omitempty"`
-	LimitsHit       []string               `protobuf:"bytes,8,rep,name=limits_hit,json=limitsHit,proto3" json:"limits_hit,omitempty"`
-	DurationMs      int64                  `protobuf:"varint,9,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	PeakMemoryBytes int64                  `protobuf:"varint,10,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
-	Attempts        []*Attempt             `protobuf:"bytes,11,rep,name=attempts,proto3" json:"attempts,omitempty"` // to reach something
-	Receipt         *Receipt               `protobuf:"bytes,12,opt,name=receipt,proto3" json:"receipt,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId        string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	ExitCode         int32                  `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal           string                 `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
+	Stdout           []byte                 `protobuf:"bytes,4,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr           []byte                 `protobuf:"bytes,5,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Truncated        bool                   `protobuf:"varint,6,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	KilledBy         string                 `protobuf:"bytes,7,opt,name=killed_by,json=killedBy,proto3" json:"killed_by,omitempty"`
+	LimitsHit        []string               `protobuf:"bytes,8,rep,name=limits_hit,json=limitsHit,proto3" json:"limits_hit,omitempty"`
+	DurationMs       int64                  `protobuf:"varint,9,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	PeakMemoryBytes  int64                  `protobuf:"varint,10,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
+	Attempts         []*Attempt             `protobuf:"bytes,11,rep,name=attempts,proto3" json:"attempts,omitempty"` // to reach something
+	Receipt          *Receipt               `protobuf:"bytes,12,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	SessionNew       bool                   `protobuf:"varint,20,opt,name=session_new,json=sessionNew,proto3" json:"session_new,omitempty"`                   // the session began with this run
+	SessionEnded     string                 `protobuf:"bytes,21,opt,name=session_ended,json=sessionEnded,proto3" json:"session_ended,omitempty"`              // why it is over, "" if it goes on
+	InterpreterEnded bool                   `protobuf:"varint,22,opt,name=interpreter_ended,json=interpreterEnded,proto3" json:"interpreter_ended,omitempty"` // and its variables with it
+	Job              uint32                 `protobuf:"varint,23,opt,name=job,proto3" json:"job,omitempty"`                                                   // of a run in the background
+	Artifacts        []*File                `protobuf:"bytes,24,rep,name=artifacts,proto3" json:"artifacts,omitempty"`                                        // of the output folder
+	LeftOut          []string               `protobuf:"bytes,25,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`                             // paths of more, beyond the bounds
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *RunReply) Reset() {
 	*x = RunReply{}
-	mi := &file_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +838,7 @@ func (x *RunReply) String() string {
 func (*RunReply) ProtoMessage() {}
 
 func (x *RunReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +851,7 @@ func (x *RunReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunReply.ProtoReflect.Descriptor instead.
 func (*RunReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunReply) GetSandboxId() string {
@@ -783,6 +938,48 @@ func (x *RunReply) GetReceipt() *Receipt {
 	return nil
 }
 
+func (x *RunReply) GetSessionNew() bool {
+	if x != nil {
+		return x.SessionNew
+	}
+	return false
+}
+
+func (x *RunReply) GetSessionEnded() string {
+	if x != nil {
+		return x.SessionEnded
+	}
+	return ""
+}
+
+func (x *RunReply) GetInterpreterEnded() bool {
+	if x != nil {
+		return x.InterpreterEnded
+	}
+	return false
+}
+
+func (x *RunReply) GetJob() uint32 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *RunReply) GetArtifacts() []*File {
+	if x != nil {
+		return x.Artifacts
+	}
+	return nil
+}
+
+func (x *RunReply) GetLeftOut() []string {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
 // A Receipt says how the run was really held; see Receipt of the root package.
 type Receipt struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -806,7 +1003,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +1015,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +1028,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Receipt) GetTier() string {
@@ -932,6 +1129,964 @@ func (x *Receipt) GetHasCapabilities() bool {
 	return false
 }
 
+type RunEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*RunEvent_Stdout
+	//	*RunEvent_Stderr
+	//	*RunEvent_Done
+	Message       isRunEvent_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunEvent) Reset() {
+	*x = RunEvent{}
+	mi := &file_sandbox_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunEvent) ProtoMessage() {}
+
+func (x *RunEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
+func (*RunEvent) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RunEvent) GetMessage() isRunEvent_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *RunEvent) GetStdout() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*RunEvent_Stdout); ok {
+			return x.Stdout
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetStderr() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*RunEvent_Stderr); ok {
+			return x.Stderr
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetDone() *RunReply {
+	if x != nil {
+		if x, ok := x.Message.(*RunEvent_Done); ok {
+			return x.Done
+		}
+	}
+	return nil
+}
+
+type isRunEvent_Message interface {
+	isRunEvent_Message()
+}
+
+type RunEvent_Stdout struct {
+	Stdout []byte `protobuf:"bytes,1,opt,name=stdout,proto3,oneof"`
+}
+
+type RunEvent_Stderr struct {
+	Stderr []byte `protobuf:"bytes,2,opt,name=stderr,proto3,oneof"`
+}
+
+type RunEvent_Done struct {
+	Done *RunReply `protobuf:"bytes,3,opt,name=done,proto3,oneof"`
+}
+
+func (*RunEvent_Stdout) isRunEvent_Message() {}
+
+func (*RunEvent_Stderr) isRunEvent_Message() {}
+
+func (*RunEvent_Done) isRunEvent_Message() {}
+
+type SessionsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Owner         string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsRequest) Reset() {
+	*x = SessionsRequest{}
+	mi := &file_sandbox_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsRequest) ProtoMessage() {}
+
+func (x *SessionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsRequest.ProtoReflect.Descriptor instead.
+func (*SessionsRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SessionsRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+type SessionsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      []*Session             `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionsReply) Reset() {
+	*x = SessionsReply{}
+	mi := &file_sandbox_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionsReply) ProtoMessage() {}
+
+func (x *SessionsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionsReply.ProtoReflect.Descriptor instead.
+func (*SessionsReply) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SessionsReply) GetSessions() []*Session {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+type Session struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	SandboxId     string                 `protobuf:"bytes,2,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	SinceUnixMs   int64                  `protobuf:"varint,3,opt,name=since_unix_ms,json=sinceUnixMs,proto3" json:"since_unix_ms,omitempty"`
+	UsedUnixMs    int64                  `protobuf:"varint,4,opt,name=used_unix_ms,json=usedUnixMs,proto3" json:"used_unix_ms,omitempty"`
+	Jobs          int32                  `protobuf:"varint,5,opt,name=jobs,proto3" json:"jobs,omitempty"` // that run
+	Frozen        bool                   `protobuf:"varint,6,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Session) Reset() {
+	*x = Session{}
+	mi := &file_sandbox_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Session) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Session) ProtoMessage() {}
+
+func (x *Session) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Session.ProtoReflect.Descriptor instead.
+func (*Session) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Session) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Session) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *Session) GetSinceUnixMs() int64 {
+	if x != nil {
+		return x.SinceUnixMs
+	}
+	return 0
+}
+
+func (x *Session) GetUsedUnixMs() int64 {
+	if x != nil {
+		return x.UsedUnixMs
+	}
+	return 0
+}
+
+func (x *Session) GetJobs() int32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Session) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
+type EndSessionReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndSessionReply) Reset() {
+	*x = EndSessionReply{}
+	mi := &file_sandbox_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndSessionReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndSessionReply) ProtoMessage() {}
+
+func (x *EndSessionReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndSessionReply.ProtoReflect.Descriptor instead.
+func (*EndSessionReply) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{16}
+}
+
+type JobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *SessionRef            `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Job           uint32                 `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"`
+	Offset        int64                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobRequest) Reset() {
+	*x = JobRequest{}
+	mi := &file_sandbox_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobRequest) ProtoMessage() {}
+
+func (x *JobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
+func (*JobRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *JobRequest) GetSession() *SessionRef {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *JobRequest) GetJob() uint32 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+func (x *JobRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+type JobReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Output        []byte                 `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"` // from offset on
+	Next          int64                  `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`    // offset at which to go on
+	Running       bool                   `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
+	ExitCode      int32                  `protobuf:"varint,4,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal        string                 `protobuf:"bytes,5,opt,name=signal,proto3" json:"signal,omitempty"`
+	Truncated     bool                   `protobuf:"varint,6,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobReply) Reset() {
+	*x = JobReply{}
+	mi := &file_sandbox_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobReply) ProtoMessage() {}
+
+func (x *JobReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobReply.ProtoReflect.Descriptor instead.
+func (*JobReply) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *JobReply) GetOutput() []byte {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+func (x *JobReply) GetNext() int64 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *JobReply) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
+}
+
+func (x *JobReply) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *JobReply) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *JobReply) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+type PutFileRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*PutFileRequest_Start
+	//	*PutFileRequest_Data
+	Message       isPutFileRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutFileRequest) Reset() {
+	*x = PutFileRequest{}
+	mi := &file_sandbox_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutFileRequest) ProtoMessage() {}
+
+func (x *PutFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutFileRequest.ProtoReflect.Descriptor instead.
+func (*PutFileRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PutFileRequest) GetMessage() isPutFileRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *PutFileRequest) GetStart() *PutFileStart {
+	if x != nil {
+		if x, ok := x.Message.(*PutFileRequest_Start); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *PutFileRequest) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*PutFileRequest_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isPutFileRequest_Message interface {
+	isPutFileRequest_Message()
+}
+
+type PutFileRequest_Start struct {
+	Start *PutFileStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
+}
+
+type PutFileRequest_Data struct {
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*PutFileRequest_Start) isPutFileRequest_Message() {}
+
+func (*PutFileRequest_Data) isPutFileRequest_Message() {}
+
+type PutFileStart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *SessionRef            `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Size          int64                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"` // -1 if it is not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutFileStart) Reset() {
+	*x = PutFileStart{}
+	mi := &file_sandbox_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutFileStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutFileStart) ProtoMessage() {}
+
+func (x *PutFileStart) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutFileStart.ProtoReflect.Descriptor instead.
+func (*PutFileStart) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PutFileStart) GetSession() *SessionRef {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *PutFileStart) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *PutFileStart) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+type PutFileReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Size          int64                  `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutFileReply) Reset() {
+	*x = PutFileReply{}
+	mi := &file_sandbox_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutFileReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutFileReply) ProtoMessage() {}
+
+func (x *PutFileReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutFileReply.ProtoReflect.Descriptor instead.
+func (*PutFileReply) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PutFileReply) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+type GetFileRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *SessionRef            `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Offset        int64                  `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	Length        int64                  `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"` // -1: to its end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFileRequest) Reset() {
+	*x = GetFileRequest{}
+	mi := &file_sandbox_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFileRequest) ProtoMessage() {}
+
+func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
+func (*GetFileRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *GetFileRequest) GetSession() *SessionRef {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *GetFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *GetFileRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *GetFileRequest) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+type GetFileReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*GetFileReply_Data
+	//	*GetFileReply_Size
+	Message       isGetFileReply_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetFileReply) Reset() {
+	*x = GetFileReply{}
+	mi := &file_sandbox_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetFileReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetFileReply) ProtoMessage() {}
+
+func (x *GetFileReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetFileReply.ProtoReflect.Descriptor instead.
+func (*GetFileReply) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *GetFileReply) GetMessage() isGetFileReply_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *GetFileReply) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*GetFileReply_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+func (x *GetFileReply) GetSize() int64 {
+	if x != nil {
+		if x, ok := x.Message.(*GetFileReply_Size); ok {
+			return x.Size
+		}
+	}
+	return 0
+}
+
+type isGetFileReply_Message interface {
+	isGetFileReply_Message()
+}
+
+type GetFileReply_Data struct {
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3,oneof"`
+}
+
+type GetFileReply_Size struct {
+	Size int64 `protobuf:"varint,2,opt,name=size,proto3,oneof"` // of the whole file
+}
+
+func (*GetFileReply_Data) isGetFileReply_Message() {}
+
+func (*GetFileReply_Size) isGetFileReply_Message() {}
+
+type ListFilesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *SessionRef            `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"` // "" is the working folder
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFilesRequest) Reset() {
+	*x = ListFilesRequest{}
+	mi := &file_sandbox_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFilesRequest) ProtoMessage() {}
+
+func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
+func (*ListFilesRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ListFilesRequest) GetSession() *SessionRef {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *ListFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type ListFilesReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       []*FileEntry           `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // it is not all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFilesReply) Reset() {
+	*x = ListFilesReply{}
+	mi := &file_sandbox_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFilesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFilesReply) ProtoMessage() {}
+
+func (x *ListFilesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFilesReply.ProtoReflect.Descriptor instead.
+func (*ListFilesReply) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListFilesReply) GetEntries() []*FileEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ListFilesReply) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type FileEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // file, folder, link, other
+	Size          int64                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	TimeUnixMs    int64                  `protobuf:"varint,4,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileEntry) Reset() {
+	*x = FileEntry{}
+	mi := &file_sandbox_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileEntry) ProtoMessage() {}
+
+func (x *FileEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
+func (*FileEntry) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *FileEntry) GetName() []byte {
+	if x != nil {
+		return x.Name
+	}
+	return nil
+}
+
+func (x *FileEntry) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *FileEntry) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *FileEntry) GetTimeUnixMs() int64 {
+	if x != nil {
+		return x.TimeUnixMs
+	}
+	return 0
+}
+
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -940,7 +2095,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -952,7 +2107,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -965,7 +2120,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 type ListReply struct {
@@ -978,7 +2133,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +2145,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +2158,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListReply) GetSandboxes() []*Sandbox {
@@ -1026,13 +2181,14 @@ type Sandbox struct {
 	Tier          string                 `protobuf:"bytes,2,opt,name=tier,proto3" json:"tier,omitempty"`
 	CallId        string                 `protobuf:"bytes,3,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	StartedUnixMs int64                  `protobuf:"varint,4,opt,name=started_unix_ms,json=startedUnixMs,proto3" json:"started_unix_ms,omitempty"`
+	Deleting      bool                   `protobuf:"varint,5,opt,name=deleting,proto3" json:"deleting,omitempty"` // nothing runs in it; what is left of it cannot be deleted yet
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +2200,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +2213,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Sandbox) GetId() string {
@@ -1088,6 +2244,13 @@ func (x *Sandbox) GetStartedUnixMs() int64 {
 	return 0
 }
 
+func (x *Sandbox) GetDeleting() bool {
+	if x != nil {
+		return x.Deleting
+	}
+	return false
+}
+
 type KillRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -1097,7 +2260,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +2272,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +2285,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KillRequest) GetSandboxId() string {
@@ -1141,7 +2304,7 @@ type KillReply struct {
 
 func (x *KillReply) Reset() {
 	*x = KillReply{}
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +2316,7 @@ func (x *KillReply) String() string {
 func (*KillReply) ProtoMessage() {}
 
 func (x *KillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +2329,7 @@ func (x *KillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillReply.ProtoReflect.Descriptor instead.
 func (*KillReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *KillReply) GetExisted() bool {
@@ -1191,7 +2354,7 @@ type ServeRequest struct {
 
 func (x *ServeRequest) Reset() {
 	*x = ServeRequest{}
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +2366,7 @@ func (x *ServeRequest) String() string {
 func (*ServeRequest) ProtoMessage() {}
 
 func (x *ServeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +2379,7 @@ func (x *ServeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeRequest.ProtoReflect.Descriptor instead.
 func (*ServeRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ServeRequest) GetMessage() isServeRequest_Message {
@@ -1291,18 +2454,24 @@ func (*ServeRequest_CloseStdin) isServeRequest_Message() {}
 func (*ServeRequest_StopWithinMs) isServeRequest_Message() {}
 
 type ServeStart struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Argv          []string               `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
-	Env           []string               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"` // all of it, but for HOME, TMPDIR and USER, which are its own
-	Isolation     Isolation              `protobuf:"varint,4,opt,name=isolation,proto3,enum=sallyport.sandboxd.v1.Isolation" json:"isolation,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Argv      []string               `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
+	Env       []string               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"` // all of it, but for HOME, TMPDIR and USER, which are its own
+	Isolation Isolation              `protobuf:"varint,4,opt,name=isolation,proto3,enum=sallyport.sandboxd.v1.Isolation" json:"isolation,omitempty"`
+	// What follows is for ISOLATION_GVISOR; with any other it is refused.
+	Limits        *Limits      `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"` // zero fields take the defaults of servers; timeout and output do not apply
+	Reach         []string     `protobuf:"bytes,6,rep,name=reach,proto3" json:"reach,omitempty"`   // host:port, all that it may reach
+	Inject        []*Injection `protobuf:"bytes,7,rep,name=inject,proto3" json:"inject,omitempty"`
+	Roots         []*Root      `protobuf:"bytes,8,rep,name=roots,proto3" json:"roots,omitempty"`
+	StateBytes    int64        `protobuf:"varint,9,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"` // that its own folder may hold; 0 is the default
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServeStart) Reset() {
 	*x = ServeStart{}
-	mi := &file_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +2483,7 @@ func (x *ServeStart) String() string {
 func (*ServeStart) ProtoMessage() {}
 
 func (x *ServeStart) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +2496,7 @@ func (x *ServeStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeStart.ProtoReflect.Descriptor instead.
 func (*ServeStart) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ServeStart) GetName() string {
@@ -1358,6 +2527,154 @@ func (x *ServeStart) GetIsolation() Isolation {
 	return Isolation_ISOLATION_UNSPECIFIED
 }
 
+func (x *ServeStart) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *ServeStart) GetReach() []string {
+	if x != nil {
+		return x.Reach
+	}
+	return nil
+}
+
+func (x *ServeStart) GetInject() []*Injection {
+	if x != nil {
+		return x.Inject
+	}
+	return nil
+}
+
+func (x *ServeStart) GetRoots() []*Root {
+	if x != nil {
+		return x.Roots
+	}
+	return nil
+}
+
+func (x *ServeStart) GetStateBytes() int64 {
+	if x != nil {
+		return x.StateBytes
+	}
+	return 0
+}
+
+// A Root is a folder of the host that a server sees at the same path.
+type Root struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Writable      bool                   `protobuf:"varint,2,opt,name=writable,proto3" json:"writable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Root) Reset() {
+	*x = Root{}
+	mi := &file_sandbox_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Root) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Root) ProtoMessage() {}
+
+func (x *Root) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Root.ProtoReflect.Descriptor instead.
+func (*Root) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Root) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Root) GetWritable() bool {
+	if x != nil {
+		return x.Writable
+	}
+	return false
+}
+
+type InstallReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Package       string                 `protobuf:"bytes,1,opt,name=package,proto3" json:"package,omitempty"` // "" if the command names none
+	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	Digest        string                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"` // of what was installed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstallReply) Reset() {
+	*x = InstallReply{}
+	mi := &file_sandbox_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstallReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstallReply) ProtoMessage() {}
+
+func (x *InstallReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstallReply.ProtoReflect.Descriptor instead.
+func (*InstallReply) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *InstallReply) GetPackage() string {
+	if x != nil {
+		return x.Package
+	}
+	return ""
+}
+
+func (x *InstallReply) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *InstallReply) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 type ServeReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -1373,7 +2690,7 @@ type ServeReply struct {
 
 func (x *ServeReply) Reset() {
 	*x = ServeReply{}
-	mi := &file_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +2702,7 @@ func (x *ServeReply) String() string {
 func (*ServeReply) ProtoMessage() {}
 
 func (x *ServeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +2715,7 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ServeReply) GetMessage() isServeReply_Message {
@@ -1486,7 +2803,7 @@ type ServeExit struct {
 
 func (x *ServeExit) Reset() {
 	*x = ServeExit{}
-	mi := &file_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +2815,7 @@ func (x *ServeExit) String() string {
 func (*ServeExit) ProtoMessage() {}
 
 func (x *ServeExit) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +2828,7 @@ func (x *ServeExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeExit.ProtoReflect.Descriptor instead.
 func (*ServeExit) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ServeExit) GetCode() int32 {
@@ -1570,7 +2887,7 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x04cpus\x18\x06 \x01(\x01R\x04cpus\"4\n" +
 	"\x04File\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\fR\acontent\"\xc5\x02\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\"\x82\x03\n" +
 	"\n" +
 	"RunRequest\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x14\n" +
@@ -1583,7 +2900,22 @@ const file_sandbox_proto_rawDesc = "" +
 	"\acall_id\x18\b \x01(\tR\x06callId\x12\x14\n" +
 	"\x05reach\x18\t \x03(\tR\x05reach\x128\n" +
 	"\x06inject\x18\n" +
-	" \x03(\v2 .sallyport.sandboxd.v1.InjectionR\x06inject\"y\n" +
+	" \x03(\v2 .sallyport.sandboxd.v1.InjectionR\x06inject\x12;\n" +
+	"\asession\x18\v \x01(\v2!.sallyport.sandboxd.v1.SessionRunR\asession\"L\n" +
+	"\n" +
+	"SessionRef\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05terms\x18\x03 \x03(\tR\x05terms\"\xa9\x01\n" +
+	"\n" +
+	"SessionRun\x123\n" +
+	"\x03ref\x18\x01 \x01(\v2!.sallyport.sandboxd.v1.SessionRefR\x03ref\x12\x1a\n" +
+	"\blanguage\x18\x02 \x01(\tR\blanguage\x12\x12\n" +
+	"\x04code\x18\x03 \x01(\fR\x04code\x12\x1e\n" +
+	"\n" +
+	"background\x18\x04 \x01(\bR\n" +
+	"background\x12\x16\n" +
+	"\x06secret\x18\x05 \x01(\bR\x06secret\"y\n" +
 	"\tInjection\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x16\n" +
@@ -1595,7 +2927,7 @@ const file_sandbox_proto_rawDesc = "" +
 	"\aallowed\x18\x02 \x01(\bR\aallowed\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05count\x18\x04 \x01(\x05R\x05count\x12\x14\n" +
-	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"\xab\x03\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"\x86\x05\n" +
 	"\bRunReply\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1b\n" +
@@ -1612,7 +2944,14 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x11peak_memory_bytes\x18\n" +
 	" \x01(\x03R\x0fpeakMemoryBytes\x12:\n" +
 	"\battempts\x18\v \x03(\v2\x1e.sallyport.sandboxd.v1.AttemptR\battempts\x128\n" +
-	"\areceipt\x18\f \x01(\v2\x1e.sallyport.sandboxd.v1.ReceiptR\areceipt\"\x9b\x03\n" +
+	"\areceipt\x18\f \x01(\v2\x1e.sallyport.sandboxd.v1.ReceiptR\areceipt\x12\x1f\n" +
+	"\vsession_new\x18\x14 \x01(\bR\n" +
+	"sessionNew\x12#\n" +
+	"\rsession_ended\x18\x15 \x01(\tR\fsessionEnded\x12+\n" +
+	"\x11interpreter_ended\x18\x16 \x01(\bR\x10interpreterEnded\x12\x10\n" +
+	"\x03job\x18\x17 \x01(\rR\x03job\x129\n" +
+	"\tartifacts\x18\x18 \x03(\v2\x1b.sallyport.sandboxd.v1.FileR\tartifacts\x12\x19\n" +
+	"\bleft_out\x18\x19 \x03(\tR\aleftOut\"\x9b\x03\n" +
 	"\aReceipt\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x18\n" +
@@ -1629,16 +2968,79 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x0eread_only_root\x18\f \x01(\bR\freadOnlyRoot\x12 \n" +
 	"\fno_new_privs\x18\r \x01(\bR\n" +
 	"noNewPrivs\x12)\n" +
-	"\x10has_capabilities\x18\x0e \x01(\bR\x0fhasCapabilities\"\r\n" +
+	"\x10has_capabilities\x18\x0e \x01(\bR\x0fhasCapabilities\"\x80\x01\n" +
+	"\bRunEvent\x12\x18\n" +
+	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
+	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x125\n" +
+	"\x04done\x18\x03 \x01(\v2\x1f.sallyport.sandboxd.v1.RunReplyH\x00R\x04doneB\t\n" +
+	"\amessage\"'\n" +
+	"\x0fSessionsRequest\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\"K\n" +
+	"\rSessionsReply\x12:\n" +
+	"\bsessions\x18\x01 \x03(\v2\x1e.sallyport.sandboxd.v1.SessionR\bsessions\"\xae\x01\n" +
+	"\aSession\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x02 \x01(\tR\tsandboxId\x12\"\n" +
+	"\rsince_unix_ms\x18\x03 \x01(\x03R\vsinceUnixMs\x12 \n" +
+	"\fused_unix_ms\x18\x04 \x01(\x03R\n" +
+	"usedUnixMs\x12\x12\n" +
+	"\x04jobs\x18\x05 \x01(\x05R\x04jobs\x12\x16\n" +
+	"\x06frozen\x18\x06 \x01(\bR\x06frozen\"\x11\n" +
+	"\x0fEndSessionReply\"s\n" +
+	"\n" +
+	"JobRequest\x12;\n" +
+	"\asession\x18\x01 \x01(\v2!.sallyport.sandboxd.v1.SessionRefR\asession\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\rR\x03job\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offset\"\xa3\x01\n" +
+	"\bJobReply\x12\x16\n" +
+	"\x06output\x18\x01 \x01(\fR\x06output\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\x03R\x04next\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\bR\arunning\x12\x1b\n" +
+	"\texit_code\x18\x04 \x01(\x05R\bexitCode\x12\x16\n" +
+	"\x06signal\x18\x05 \x01(\tR\x06signal\x12\x1c\n" +
+	"\ttruncated\x18\x06 \x01(\bR\ttruncated\"n\n" +
+	"\x0ePutFileRequest\x12;\n" +
+	"\x05start\x18\x01 \x01(\v2#.sallyport.sandboxd.v1.PutFileStartH\x00R\x05start\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\t\n" +
+	"\amessage\"s\n" +
+	"\fPutFileStart\x12;\n" +
+	"\asession\x18\x01 \x01(\v2!.sallyport.sandboxd.v1.SessionRefR\asession\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\"\"\n" +
+	"\fPutFileReply\x12\x12\n" +
+	"\x04size\x18\x01 \x01(\x03R\x04size\"\x91\x01\n" +
+	"\x0eGetFileRequest\x12;\n" +
+	"\asession\x18\x01 \x01(\v2!.sallyport.sandboxd.v1.SessionRefR\asession\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06length\x18\x04 \x01(\x03R\x06length\"E\n" +
+	"\fGetFileReply\x12\x14\n" +
+	"\x04data\x18\x01 \x01(\fH\x00R\x04data\x12\x14\n" +
+	"\x04size\x18\x02 \x01(\x03H\x00R\x04sizeB\t\n" +
+	"\amessage\"c\n" +
+	"\x10ListFilesRequest\x12;\n" +
+	"\asession\x18\x01 \x01(\v2!.sallyport.sandboxd.v1.SessionRefR\asession\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"`\n" +
+	"\x0eListFilesReply\x12:\n" +
+	"\aentries\x18\x01 \x03(\v2 .sallyport.sandboxd.v1.FileEntryR\aentries\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"i\n" +
+	"\tFileEntry\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\fR\x04name\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12 \n" +
+	"\ftime_unix_ms\x18\x04 \x01(\x03R\n" +
+	"timeUnixMs\"\r\n" +
 	"\vListRequest\"c\n" +
 	"\tListReply\x12<\n" +
 	"\tsandboxes\x18\x01 \x03(\v2\x1e.sallyport.sandboxd.v1.SandboxR\tsandboxes\x12\x18\n" +
-	"\aservers\x18\x02 \x03(\tR\aservers\"n\n" +
+	"\aservers\x18\x02 \x03(\tR\aservers\"\x8a\x01\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04tier\x18\x02 \x01(\tR\x04tier\x12\x17\n" +
 	"\acall_id\x18\x03 \x01(\tR\x06callId\x12&\n" +
-	"\x0fstarted_unix_ms\x18\x04 \x01(\x03R\rstartedUnixMs\",\n" +
+	"\x0fstarted_unix_ms\x18\x04 \x01(\x03R\rstartedUnixMs\x12\x1a\n" +
+	"\bdeleting\x18\x05 \x01(\bR\bdeleting\",\n" +
 	"\vKillRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"%\n" +
@@ -1650,13 +3052,26 @@ const file_sandbox_proto_rawDesc = "" +
 	"\vclose_stdin\x18\x03 \x01(\bH\x00R\n" +
 	"closeStdin\x12&\n" +
 	"\x0estop_within_ms\x18\x04 \x01(\x03H\x00R\fstopWithinMsB\t\n" +
-	"\amessage\"\x86\x01\n" +
+	"\amessage\"\xe1\x02\n" +
 	"\n" +
 	"ServeStart\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x10\n" +
 	"\x03env\x18\x03 \x03(\tR\x03env\x12>\n" +
-	"\tisolation\x18\x04 \x01(\x0e2 .sallyport.sandboxd.v1.IsolationR\tisolation\"\x9f\x01\n" +
+	"\tisolation\x18\x04 \x01(\x0e2 .sallyport.sandboxd.v1.IsolationR\tisolation\x125\n" +
+	"\x06limits\x18\x05 \x01(\v2\x1d.sallyport.sandboxd.v1.LimitsR\x06limits\x12\x14\n" +
+	"\x05reach\x18\x06 \x03(\tR\x05reach\x128\n" +
+	"\x06inject\x18\a \x03(\v2 .sallyport.sandboxd.v1.InjectionR\x06inject\x121\n" +
+	"\x05roots\x18\b \x03(\v2\x1b.sallyport.sandboxd.v1.RootR\x05roots\x12\x1f\n" +
+	"\vstate_bytes\x18\t \x01(\x03R\n" +
+	"stateBytes\"6\n" +
+	"\x04Root\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1a\n" +
+	"\bwritable\x18\x02 \x01(\bR\bwritable\"Z\n" +
+	"\fInstallReply\x12\x18\n" +
+	"\apackage\x18\x01 \x01(\tR\apackage\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\"\x9f\x01\n" +
 	"\n" +
 	"ServeReply\x12\x1a\n" +
 	"\astarted\x18\x01 \x01(\bH\x00R\astarted\x12\x18\n" +
@@ -1674,13 +3089,22 @@ const file_sandbox_proto_rawDesc = "" +
 	"\tIsolation\x12\x19\n" +
 	"\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ISOLATION_GVISOR\x10\x01\x12\x11\n" +
-	"\rISOLATION_UID\x10\x022\x98\x03\n" +
+	"\rISOLATION_UID\x10\x022\xc8\b\n" +
 	"\tSandboxes\x12O\n" +
 	"\x05Probe\x12#.sallyport.sandboxd.v1.ProbeRequest\x1a!.sallyport.sandboxd.v1.ProbeReply\x12I\n" +
-	"\x03Run\x12!.sallyport.sandboxd.v1.RunRequest\x1a\x1f.sallyport.sandboxd.v1.RunReply\x12L\n" +
+	"\x03Run\x12!.sallyport.sandboxd.v1.RunRequest\x1a\x1f.sallyport.sandboxd.v1.RunReply\x12N\n" +
+	"\x06Follow\x12!.sallyport.sandboxd.v1.RunRequest\x1a\x1f.sallyport.sandboxd.v1.RunEvent0\x01\x12X\n" +
+	"\bSessions\x12&.sallyport.sandboxd.v1.SessionsRequest\x1a$.sallyport.sandboxd.v1.SessionsReply\x12W\n" +
+	"\n" +
+	"EndSession\x12!.sallyport.sandboxd.v1.SessionRef\x1a&.sallyport.sandboxd.v1.EndSessionReply\x12I\n" +
+	"\x03Job\x12!.sallyport.sandboxd.v1.JobRequest\x1a\x1f.sallyport.sandboxd.v1.JobReply\x12W\n" +
+	"\aPutFile\x12%.sallyport.sandboxd.v1.PutFileRequest\x1a#.sallyport.sandboxd.v1.PutFileReply(\x01\x12W\n" +
+	"\aGetFile\x12%.sallyport.sandboxd.v1.GetFileRequest\x1a#.sallyport.sandboxd.v1.GetFileReply0\x01\x12[\n" +
+	"\tListFiles\x12'.sallyport.sandboxd.v1.ListFilesRequest\x1a%.sallyport.sandboxd.v1.ListFilesReply\x12L\n" +
 	"\x04List\x12\".sallyport.sandboxd.v1.ListRequest\x1a .sallyport.sandboxd.v1.ListReply\x12L\n" +
 	"\x04Kill\x12\".sallyport.sandboxd.v1.KillRequest\x1a .sallyport.sandboxd.v1.KillReply\x12S\n" +
-	"\x05Serve\x12#.sallyport.sandboxd.v1.ServeRequest\x1a!.sallyport.sandboxd.v1.ServeReply(\x010\x01B,Z*sallyport.dev/sallyport/sandboxd/sandboxpbb\x06proto3"
+	"\x05Serve\x12#.sallyport.sandboxd.v1.ServeRequest\x1a!.sallyport.sandboxd.v1.ServeReply(\x010\x01\x12Q\n" +
+	"\aInstall\x12!.sallyport.sandboxd.v1.ServeStart\x1a#.sallyport.sandboxd.v1.InstallReplyB,Z*sallyport.dev/sallyport/sandboxd/sandboxpbb\x06proto3"
 
 var (
 	file_sandbox_proto_rawDescOnce sync.Once
@@ -1695,55 +3119,104 @@ func file_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_sandbox_proto_goTypes = []any{
-	(Isolation)(0),       // 0: sallyport.sandboxd.v1.Isolation
-	(*Refusal)(nil),      // 1: sallyport.sandboxd.v1.Refusal
-	(*ProbeRequest)(nil), // 2: sallyport.sandboxd.v1.ProbeRequest
-	(*ProbeReply)(nil),   // 3: sallyport.sandboxd.v1.ProbeReply
-	(*Limits)(nil),       // 4: sallyport.sandboxd.v1.Limits
-	(*File)(nil),         // 5: sallyport.sandboxd.v1.File
-	(*RunRequest)(nil),   // 6: sallyport.sandboxd.v1.RunRequest
-	(*Injection)(nil),    // 7: sallyport.sandboxd.v1.Injection
-	(*Attempt)(nil),      // 8: sallyport.sandboxd.v1.Attempt
-	(*RunReply)(nil),     // 9: sallyport.sandboxd.v1.RunReply
-	(*Receipt)(nil),      // 10: sallyport.sandboxd.v1.Receipt
-	(*ListRequest)(nil),  // 11: sallyport.sandboxd.v1.ListRequest
-	(*ListReply)(nil),    // 12: sallyport.sandboxd.v1.ListReply
-	(*Sandbox)(nil),      // 13: sallyport.sandboxd.v1.Sandbox
-	(*KillRequest)(nil),  // 14: sallyport.sandboxd.v1.KillRequest
-	(*KillReply)(nil),    // 15: sallyport.sandboxd.v1.KillReply
-	(*ServeRequest)(nil), // 16: sallyport.sandboxd.v1.ServeRequest
-	(*ServeStart)(nil),   // 17: sallyport.sandboxd.v1.ServeStart
-	(*ServeReply)(nil),   // 18: sallyport.sandboxd.v1.ServeReply
-	(*ServeExit)(nil),    // 19: sallyport.sandboxd.v1.ServeExit
+	(Isolation)(0),           // 0: sallyport.sandboxd.v1.Isolation
+	(*Refusal)(nil),          // 1: sallyport.sandboxd.v1.Refusal
+	(*ProbeRequest)(nil),     // 2: sallyport.sandboxd.v1.ProbeRequest
+	(*ProbeReply)(nil),       // 3: sallyport.sandboxd.v1.ProbeReply
+	(*Limits)(nil),           // 4: sallyport.sandboxd.v1.Limits
+	(*File)(nil),             // 5: sallyport.sandboxd.v1.File
+	(*RunRequest)(nil),       // 6: sallyport.sandboxd.v1.RunRequest
+	(*SessionRef)(nil),       // 7: sallyport.sandboxd.v1.SessionRef
+	(*SessionRun)(nil),       // 8: sallyport.sandboxd.v1.SessionRun
+	(*Injection)(nil),        // 9: sallyport.sandboxd.v1.Injection
+	(*Attempt)(nil),          // 10: sallyport.sandboxd.v1.Attempt
+	(*RunReply)(nil),         // 11: sallyport.sandboxd.v1.RunReply
+	(*Receipt)(nil),          // 12: sallyport.sandboxd.v1.Receipt
+	(*RunEvent)(nil),         // 13: sallyport.sandboxd.v1.RunEvent
+	(*SessionsRequest)(nil),  // 14: sallyport.sandboxd.v1.SessionsRequest
+	(*SessionsReply)(nil),    // 15: sallyport.sandboxd.v1.SessionsReply
+	(*Session)(nil),          // 16: sallyport.sandboxd.v1.Session
+	(*EndSessionReply)(nil),  // 17: sallyport.sandboxd.v1.EndSessionReply
+	(*JobRequest)(nil),       // 18: sallyport.sandboxd.v1.JobRequest
+	(*JobReply)(nil),         // 19: sallyport.sandboxd.v1.JobReply
+	(*PutFileRequest)(nil),   // 20: sallyport.sandboxd.v1.PutFileRequest
+	(*PutFileStart)(nil),     // 21: sallyport.sandboxd.v1.PutFileStart
+	(*PutFileReply)(nil),     // 22: sallyport.sandboxd.v1.PutFileReply
+	(*GetFileRequest)(nil),   // 23: sallyport.sandboxd.v1.GetFileRequest
+	(*GetFileReply)(nil),     // 24: sallyport.sandboxd.v1.GetFileReply
+	(*ListFilesRequest)(nil), // 25: sallyport.sandboxd.v1.ListFilesRequest
+	(*ListFilesReply)(nil),   // 26: sallyport.sandboxd.v1.ListFilesReply
+	(*FileEntry)(nil),        // 27: sallyport.sandboxd.v1.FileEntry
+	(*ListRequest)(nil),      // 28: sallyport.sandboxd.v1.ListRequest
+	(*ListReply)(nil),        // 29: sallyport.sandboxd.v1.ListReply
+	(*Sandbox)(nil),          // 30: sallyport.sandboxd.v1.Sandbox
+	(*KillRequest)(nil),      // 31: sallyport.sandboxd.v1.KillRequest
+	(*KillReply)(nil),        // 32: sallyport.sandboxd.v1.KillReply
+	(*ServeRequest)(nil),     // 33: sallyport.sandboxd.v1.ServeRequest
+	(*ServeStart)(nil),       // 34: sallyport.sandboxd.v1.ServeStart
+	(*Root)(nil),             // 35: sallyport.sandboxd.v1.Root
+	(*InstallReply)(nil),     // 36: sallyport.sandboxd.v1.InstallReply
+	(*ServeReply)(nil),       // 37: sallyport.sandboxd.v1.ServeReply
+	(*ServeExit)(nil),        // 38: sallyport.sandboxd.v1.ServeExit
 }
 var file_sandbox_proto_depIdxs = []int32{
 	5,  // 0: sallyport.sandboxd.v1.RunRequest.files:type_name -> sallyport.sandboxd.v1.File
 	4,  // 1: sallyport.sandboxd.v1.RunRequest.limits:type_name -> sallyport.sandboxd.v1.Limits
-	7,  // 2: sallyport.sandboxd.v1.RunRequest.inject:type_name -> sallyport.sandboxd.v1.Injection
-	8,  // 3: sallyport.sandboxd.v1.RunReply.attempts:type_name -> sallyport.sandboxd.v1.Attempt
-	10, // 4: sallyport.sandboxd.v1.RunReply.receipt:type_name -> sallyport.sandboxd.v1.Receipt
-	4,  // 5: sallyport.sandboxd.v1.Receipt.limits:type_name -> sallyport.sandboxd.v1.Limits
-	13, // 6: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
-	17, // 7: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
-	0,  // 8: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
-	19, // 9: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
-	2,  // 10: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
-	6,  // 11: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
-	11, // 12: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
-	14, // 13: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
-	16, // 14: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
-	3,  // 15: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
-	9,  // 16: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
-	12, // 17: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
-	15, // 18: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
-	18, // 19: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
-	15, // [15:20] is the sub-list for method output_type
-	10, // [10:15] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	9,  // 2: sallyport.sandboxd.v1.RunRequest.inject:type_name -> sallyport.sandboxd.v1.Injection
+	8,  // 3: sallyport.sandboxd.v1.RunRequest.session:type_name -> sallyport.sandboxd.v1.SessionRun
+	7,  // 4: sallyport.sandboxd.v1.SessionRun.ref:type_name -> sallyport.sandboxd.v1.SessionRef
+	10, // 5: sallyport.sandboxd.v1.RunReply.attempts:type_name -> sallyport.sandboxd.v1.Attempt
+	12, // 6: sallyport.sandboxd.v1.RunReply.receipt:type_name -> sallyport.sandboxd.v1.Receipt
+	5,  // 7: sallyport.sandboxd.v1.RunReply.artifacts:type_name -> sallyport.sandboxd.v1.File
+	4,  // 8: sallyport.sandboxd.v1.Receipt.limits:type_name -> sallyport.sandboxd.v1.Limits
+	11, // 9: sallyport.sandboxd.v1.RunEvent.done:type_name -> sallyport.sandboxd.v1.RunReply
+	16, // 10: sallyport.sandboxd.v1.SessionsReply.sessions:type_name -> sallyport.sandboxd.v1.Session
+	7,  // 11: sallyport.sandboxd.v1.JobRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	21, // 12: sallyport.sandboxd.v1.PutFileRequest.start:type_name -> sallyport.sandboxd.v1.PutFileStart
+	7,  // 13: sallyport.sandboxd.v1.PutFileStart.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	7,  // 14: sallyport.sandboxd.v1.GetFileRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	7,  // 15: sallyport.sandboxd.v1.ListFilesRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	27, // 16: sallyport.sandboxd.v1.ListFilesReply.entries:type_name -> sallyport.sandboxd.v1.FileEntry
+	30, // 17: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
+	34, // 18: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
+	0,  // 19: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
+	4,  // 20: sallyport.sandboxd.v1.ServeStart.limits:type_name -> sallyport.sandboxd.v1.Limits
+	9,  // 21: sallyport.sandboxd.v1.ServeStart.inject:type_name -> sallyport.sandboxd.v1.Injection
+	35, // 22: sallyport.sandboxd.v1.ServeStart.roots:type_name -> sallyport.sandboxd.v1.Root
+	38, // 23: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
+	2,  // 24: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
+	6,  // 25: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
+	6,  // 26: sallyport.sandboxd.v1.Sandboxes.Follow:input_type -> sallyport.sandboxd.v1.RunRequest
+	14, // 27: sallyport.sandboxd.v1.Sandboxes.Sessions:input_type -> sallyport.sandboxd.v1.SessionsRequest
+	7,  // 28: sallyport.sandboxd.v1.Sandboxes.EndSession:input_type -> sallyport.sandboxd.v1.SessionRef
+	18, // 29: sallyport.sandboxd.v1.Sandboxes.Job:input_type -> sallyport.sandboxd.v1.JobRequest
+	20, // 30: sallyport.sandboxd.v1.Sandboxes.PutFile:input_type -> sallyport.sandboxd.v1.PutFileRequest
+	23, // 31: sallyport.sandboxd.v1.Sandboxes.GetFile:input_type -> sallyport.sandboxd.v1.GetFileRequest
+	25, // 32: sallyport.sandboxd.v1.Sandboxes.ListFiles:input_type -> sallyport.sandboxd.v1.ListFilesRequest
+	28, // 33: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
+	31, // 34: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
+	33, // 35: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
+	34, // 36: sallyport.sandboxd.v1.Sandboxes.Install:input_type -> sallyport.sandboxd.v1.ServeStart
+	3,  // 37: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
+	11, // 38: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
+	13, // 39: sallyport.sandboxd.v1.Sandboxes.Follow:output_type -> sallyport.sandboxd.v1.RunEvent
+	15, // 40: sallyport.sandboxd.v1.Sandboxes.Sessions:output_type -> sallyport.sandboxd.v1.SessionsReply
+	17, // 41: sallyport.sandboxd.v1.Sandboxes.EndSession:output_type -> sallyport.sandboxd.v1.EndSessionReply
+	19, // 42: sallyport.sandboxd.v1.Sandboxes.Job:output_type -> sallyport.sandboxd.v1.JobReply
+	22, // 43: sallyport.sandboxd.v1.Sandboxes.PutFile:output_type -> sallyport.sandboxd.v1.PutFileReply
+	24, // 44: sallyport.sandboxd.v1.Sandboxes.GetFile:output_type -> sallyport.sandboxd.v1.GetFileReply
+	26, // 45: sallyport.sandboxd.v1.Sandboxes.ListFiles:output_type -> sallyport.sandboxd.v1.ListFilesReply
+	29, // 46: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
+	32, // 47: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
+	37, // 48: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
+	36, // 49: sallyport.sandboxd.v1.Sandboxes.Install:output_type -> sallyport.sandboxd.v1.InstallReply
+	37, // [37:50] is the sub-list for method output_type
+	24, // [24:37] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_proto_init() }
@@ -1751,26 +3224,39 @@ func file_sandbox_proto_init() {
 	if File_sandbox_proto != nil {
 		return
 	}
-	file_sandbox_proto_msgTypes[15].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[12].OneofWrappers = []any{
+		(*RunEvent_Stdout)(nil),
+		(*RunEvent_Stderr)(nil),
+		(*RunEvent_Done)(nil),
+	}
+	file_sandbox_proto_msgTypes[19].OneofWrappers = []any{
+		(*PutFileRequest_Start)(nil),
+		(*PutFileRequest_Data)(nil),
+	}
+	file_sandbox_proto_msgTypes[23].OneofWrappers = []any{
+		(*GetFileReply_Data)(nil),
+		(*GetFileReply_Size)(nil),
+	}
+	file_sandbox_proto_msgTypes[32].OneofWrappers = []any{
 		(*ServeRequest_Start)(nil),
 		(*ServeRequest_Stdin)(nil),
 		(*ServeRequest_CloseStdin)(nil),
 		(*ServeRequest_StopWithinMs)(nil),
 	}
-	file_sandbox_proto_msgTypes[17].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[36].OneofWrappers = []any{
 		(*ServeReply_Started)(nil),
 		(*ServeReply_Stdout)(nil),
 		(*ServeReply_Stderr)(nil),
 		(*ServeReply_Exit)(nil),
 	}
-	file_sandbox_proto_msgTypes[18].OneofWrappers = []any{}
+	file_sandbox_proto_msgTypes[37].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_proto_rawDesc), len(file_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -5,7 +5,9 @@
 // source: sandbox.proto
 
 // What a gateway may ask of a sandbox host. No message names a path of the
-// host, a mount or an OCI specification: only digests, words and numbers.
+// host, a mount or an OCI specification: only digests, words and numbers. The
+// one exception are the roots of a server, which an operator's configuration
+// lists, never an agent, and which the host holds against a list of its own.
 
 package sandboxpb
 
@@ -22,11 +24,19 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Sandboxes_Probe_FullMethodName = "/sallyport.sandboxd.v1.Sandboxes/Probe"
-	Sandboxes_Run_FullMethodName   = "/sallyport.sandboxd.v1.Sandboxes/Run"
-	Sandboxes_List_FullMethodName  = "/sallyport.sandboxd.v1.Sandboxes/List"
-	Sandboxes_Kill_FullMethodName  = "/sallyport.sandboxd.v1.Sandboxes/Kill"
-	Sandboxes_Serve_FullMethodName = "/sallyport.sandboxd.v1.Sandboxes/Serve"
+	Sandboxes_Probe_FullMethodName      = "/sallyport.sandboxd.v1.Sandboxes/Probe"
+	Sandboxes_Run_FullMethodName        = "/sallyport.sandboxd.v1.Sandboxes/Run"
+	Sandboxes_Follow_FullMethodName     = "/sallyport.sandboxd.v1.Sandboxes/Follow"
+	Sandboxes_Sessions_FullMethodName   = "/sallyport.sandboxd.v1.Sandboxes/Sessions"
+	Sandboxes_EndSession_FullMethodName = "/sallyport.sandboxd.v1.Sandboxes/EndSession"
+	Sandboxes_Job_FullMethodName        = "/sallyport.sandboxd.v1.Sandboxes/Job"
+	Sandboxes_PutFile_FullMethodName    = "/sallyport.sandboxd.v1.Sandboxes/PutFile"
+	Sandboxes_GetFile_FullMethodName    = "/sallyport.sandboxd.v1.Sandboxes/GetFile"
+	Sandboxes_ListFiles_FullMethodName  = "/sallyport.sandboxd.v1.Sandboxes/ListFiles"
+	Sandboxes_List_FullMethodName       = "/sallyport.sandboxd.v1.Sandboxes/List"
+	Sandboxes_Kill_FullMethodName       = "/sallyport.sandboxd.v1.Sandboxes/Kill"
+	Sandboxes_Serve_FullMethodName      = "/sallyport.sandboxd.v1.Sandboxes/Serve"
+	Sandboxes_Install_FullMethodName    = "/sallyport.sandboxd.v1.Sandboxes/Install"
 )
 
 // SandboxesClient is the client API for Sandboxes service.
@@ -37,6 +47,21 @@ type SandboxesClient interface {
 	Probe(ctx context.Context, in *ProbeRequest, opts ...grpc.CallOption) (*ProbeReply, error)
 	// Run runs one program to its end. Cancelling the call kills the sandbox.
 	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (*RunReply, error)
+	// Follow is Run that tells of output as it comes. The last message is done.
+	Follow(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunEvent], error)
+	// Sessions tells which sessions an owner has.
+	Sessions(ctx context.Context, in *SessionsRequest, opts ...grpc.CallOption) (*SessionsReply, error)
+	// EndSession ends one with all that it holds.
+	EndSession(ctx context.Context, in *SessionRef, opts ...grpc.CallOption) (*EndSessionReply, error)
+	// Job tells what a program in the background of a session wrote.
+	Job(ctx context.Context, in *JobRequest, opts ...grpc.CallOption) (*JobReply, error)
+	// PutFile stores a file in a session. The first message must be start. The
+	// file is there once the stream was closed and answered, and not before.
+	PutFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutFileRequest, PutFileReply], error)
+	// GetFile reads a file of a session. The last message is the size.
+	GetFile(ctx context.Context, in *GetFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetFileReply], error)
+	// ListFiles tells what is in a folder of a session.
+	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (*ListFilesReply, error)
 	// List tells which sandboxes and servers exist now.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListReply, error)
 	// Kill ends one sandbox.
@@ -44,6 +69,9 @@ type SandboxesClient interface {
 	// Serve runs a long-lived third-party server and streams its stdio. The first
 	// message must be start. When the stream ends, the server is killed.
 	Serve(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeRequest, ServeReply], error)
+	// Install checks a server that is to run in a sandbox, without starting it, and
+	// installs the package that its command names, if it names one, afresh.
+	Install(ctx context.Context, in *ServeStart, opts ...grpc.CallOption) (*InstallReply, error)
 }
 
 type sandboxesClient struct {
@@ -74,6 +102,97 @@ func (c *sandboxesClient) Run(ctx context.Context, in *RunRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *sandboxesClient) Follow(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[0], Sandboxes_Follow_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RunRequest, RunEvent]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sandboxes_FollowClient = grpc.ServerStreamingClient[RunEvent]
+
+func (c *sandboxesClient) Sessions(ctx context.Context, in *SessionsRequest, opts ...grpc.CallOption) (*SessionsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SessionsReply)
+	err := c.cc.Invoke(ctx, Sandboxes_Sessions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxesClient) EndSession(ctx context.Context, in *SessionRef, opts ...grpc.CallOption) (*EndSessionReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndSessionReply)
+	err := c.cc.Invoke(ctx, Sandboxes_EndSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxesClient) Job(ctx context.Context, in *JobRequest, opts ...grpc.CallOption) (*JobReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JobReply)
+	err := c.cc.Invoke(ctx, Sandboxes_Job_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxesClient) PutFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutFileRequest, PutFileReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[1], Sandboxes_PutFile_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[PutFileRequest, PutFileReply]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sandboxes_PutFileClient = grpc.ClientStreamingClient[PutFileRequest, PutFileReply]
+
+func (c *sandboxesClient) GetFile(ctx context.Context, in *GetFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetFileReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[2], Sandboxes_GetFile_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GetFileRequest, GetFileReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sandboxes_GetFileClient = grpc.ServerStreamingClient[GetFileReply]
+
+func (c *sandboxesClient) ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (*ListFilesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListFilesReply)
+	err := c.cc.Invoke(ctx, Sandboxes_ListFiles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sandboxesClient) List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListReply)
@@ -96,7 +215,7 @@ func (c *sandboxesClient) Kill(ctx context.Context, in *KillRequest, opts ...grp
 
 func (c *sandboxesClient) Serve(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeRequest, ServeReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[0], Sandboxes_Serve_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[3], Sandboxes_Serve_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +226,16 @@ func (c *sandboxesClient) Serve(ctx context.Context, opts ...grpc.CallOption) (g
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Sandboxes_ServeClient = grpc.BidiStreamingClient[ServeRequest, ServeReply]
 
+func (c *sandboxesClient) Install(ctx context.Context, in *ServeStart, opts ...grpc.CallOption) (*InstallReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InstallReply)
+	err := c.cc.Invoke(ctx, Sandboxes_Install_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SandboxesServer is the server API for Sandboxes service.
 // All implementations must embed UnimplementedSandboxesServer
 // for forward compatibility.
@@ -115,6 +244,21 @@ type SandboxesServer interface {
 	Probe(context.Context, *ProbeRequest) (*ProbeReply, error)
 	// Run runs one program to its end. Cancelling the call kills the sandbox.
 	Run(context.Context, *RunRequest) (*RunReply, error)
+	// Follow is Run that tells of output as it comes. The last message is done.
+	Follow(*RunRequest, grpc.ServerStreamingServer[RunEvent]) error
+	// Sessions tells which sessions an owner has.
+	Sessions(context.Context, *SessionsRequest) (*SessionsReply, error)
+	// EndSession ends one with all that it holds.
+	EndSession(context.Context, *SessionRef) (*EndSessionReply, error)
+	// Job tells what a program in the background of a session wrote.
+	Job(context.Context, *JobRequest) (*JobReply, error)
+	// PutFile stores a file in a session. The first message must be start. The
+	// file is there once the stream was closed and answered, and not before.
+	PutFile(grpc.ClientStreamingServer[PutFileRequest, PutFileReply]) error
+	// GetFile reads a file of a session. The last message is the size.
+	GetFile(*GetFileRequest, grpc.ServerStreamingServer[GetFileReply]) error
+	// ListFiles tells what is in a folder of a session.
+	ListFiles(context.Context, *ListFilesRequest) (*ListFilesReply, error)
 	// List tells which sandboxes and servers exist now.
 	List(context.Context, *ListRequest) (*ListReply, error)
 	// Kill ends one sandbox.
@@ -122,6 +266,9 @@ type SandboxesServer interface {
 	// Serve runs a long-lived third-party server and streams its stdio. The first
 	// message must be start. When the stream ends, the server is killed.
 	Serve(grpc.BidiStreamingServer[ServeRequest, ServeReply]) error
+	// Install checks a server that is to run in a sandbox, without starting it, and
+	// installs the package that its command names, if it names one, afresh.
+	Install(context.Context, *ServeStart) (*InstallReply, error)
 	mustEmbedUnimplementedSandboxesServer()
 }
 
@@ -138,6 +285,27 @@ func (UnimplementedSandboxesServer) Probe(context.Context, *ProbeRequest) (*Prob
 func (UnimplementedSandboxesServer) Run(context.Context, *RunRequest) (*RunReply, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Run not implemented")
 }
+func (UnimplementedSandboxesServer) Follow(*RunRequest, grpc.ServerStreamingServer[RunEvent]) error {
+	return status.Errorf(codes.Unimplemented, "method Follow not implemented")
+}
+func (UnimplementedSandboxesServer) Sessions(context.Context, *SessionsRequest) (*SessionsReply, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method Sessions not implemented")
+}
+func (UnimplementedSandboxesServer) EndSession(context.Context, *SessionRef) (*EndSessionReply, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method EndSession not implemented")
+}
+func (UnimplementedSandboxesServer) Job(context.Context, *JobRequest) (*JobReply, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method Job not implemented")
+}
+func (UnimplementedSandboxesServer) PutFile(grpc.ClientStreamingServer[PutFileRequest, PutFileReply]) error {
+	return status.Errorf(codes.Unimplemented, "method PutFile not implemented")
+}
+func (UnimplementedSandboxesServer) GetFile(*GetFileRequest, grpc.ServerStreamingServer[GetFileReply]) error {
+	return status.Errorf(codes.Unimplemented, "method GetFile not implemented")
+}
+func (UnimplementedSandboxesServer) ListFiles(context.Context, *ListFilesRequest) (*ListFilesReply, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ListFiles not implemented")
+}
 func (UnimplementedSandboxesServer) List(context.Context, *ListRequest) (*ListReply, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method List not implemented")
 }
@@ -146,6 +314,9 @@ func (UnimplementedSandboxesServer) Kill(context.Context, *KillRequest) (*KillRe
 }
 func (UnimplementedSandboxesServer) Serve(grpc.BidiStreamingServer[ServeRequest, ServeReply]) error {
 	return status.Errorf(codes.Unimplemented, "method Serve not implemented")
+}
+func (UnimplementedSandboxesServer) Install(context.Context, *ServeStart) (*InstallReply, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method Install not implemented")
 }
 func (UnimplementedSandboxesServer) mustEmbedUnimplementedSandboxesServer() {}
 func (UnimplementedSandboxesServer) testEmbeddedByValue()                   {}
@@ -204,6 +375,107 @@ func _Sandboxes_Run_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Sandboxes_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(RunRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxesServer).Follow(m, &grpc.GenericServerStream[RunRequest, RunEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sandboxes_FollowServer = grpc.ServerStreamingServer[RunEvent]
+
+func _Sandboxes_Sessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxesServer).Sessions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sandboxes_Sessions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxesServer).Sessions(ctx, req.(*SessionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sandboxes_EndSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionRef)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxesServer).EndSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sandboxes_EndSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxesServer).EndSession(ctx, req.(*SessionRef))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sandboxes_Job_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(JobRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxesServer).Job(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sandboxes_Job_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxesServer).Job(ctx, req.(*JobRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sandboxes_PutFile_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(SandboxesServer).PutFile(&grpc.GenericServerStream[PutFileRequest, PutFileReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sandboxes_PutFileServer = grpc.ClientStreamingServer[PutFileRequest, PutFileReply]
+
+func _Sandboxes_GetFile_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GetFileRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxesServer).GetFile(m, &grpc.GenericServerStream[GetFileRequest, GetFileReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sandboxes_GetFileServer = grpc.ServerStreamingServer[GetFileReply]
+
+func _Sandboxes_ListFiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFilesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxesServer).ListFiles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sandboxes_ListFiles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxesServer).ListFiles(ctx, req.(*ListFilesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Sandboxes_List_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListRequest)
 	if err := dec(in); err != nil {
@@ -247,6 +519,24 @@ func _Sandboxes_Serve_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Sandboxes_ServeServer = grpc.BidiStreamingServer[ServeRequest, ServeReply]
 
+func _Sandboxes_Install_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ServeStart)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxesServer).Install(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sandboxes_Install_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxesServer).Install(ctx, req.(*ServeStart))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Sandboxes_ServiceDesc is the grpc.ServiceDesc for Sandboxes service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -263,6 +553,22 @@ var Sandboxes_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Sandboxes_Run_Handler,
 		},
 		{
+			MethodName: "Sessions",
+			Handler:    _Sandboxes_Sessions_Handler,
+		},
+		{
+			MethodName: "EndSession",
+			Handler:    _Sandboxes_EndSession_Handler,
+		},
+		{
+			MethodName: "Job",
+			Handler:    _Sandboxes_Job_Handler,
+		},
+		{
+			MethodName: "ListFiles",
+			Handler:    _Sandboxes_ListFiles_Handler,
+		},
+		{
 			MethodName: "List",
 			Handler:    _Sandboxes_List_Handler,
 		},
@@ -270,8 +576,27 @@ var Sandboxes_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Kill",
 			Handler:    _Sandboxes_Kill_Handler,
 		},
+		{
+			MethodName: "Install",
+			Handler:    _Sandboxes_Install_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Follow",
+			Handler:       _Sandboxes_Follow_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "PutFile",
+			Handler:       _Sandboxes_PutFile_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "GetFile",
+			Handler:       _Sandboxes_GetFile_Handler,
+			ServerStreams: true,
+		},
 		{
 			StreamName:    "Serve",
 			Handler:       _Sandboxes_Serve_Handler,

@@ -25,10 +25,12 @@ func ToStatus(err error) error {
 		Code: string(sallyport.Internal), Message: "the sandbox host failed", Hint: "see its log",
 		NotExecuted: errors.Is(err, sallyport.ErrNotExecuted),
 	}
+	level := slog.LevelWarn
 	if e, ok := errors.AsType[*sallyport.Error](err); ok {
+		level = slog.LevelDebug // the gateway is told, and records it
 		r.Code, r.Message, r.Hint, r.RetryAfterMs = string(e.Code), e.Message, e.Hint, e.RetryAfter.Milliseconds()
 	}
-	slog.Warn("request refused", "code", r.Code, "err", err)
+	slog.Log(context.Background(), level, "request refused", "code", r.Code, "err", err)
 	st, detailErr := status.New(grpcCode(sallyport.Code(r.Code)), r.Message).WithDetails(r)
 	if detailErr != nil {
 		return status.Error(codes.Internal, r.Message)
