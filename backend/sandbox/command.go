@@ -19,6 +19,9 @@ type arguments struct {
 	stdin   string
 	files   map[string][]byte
 	timeout time.Duration // 0 if not given
+	image   string        // "" if not given
+	session string        // "" if none
+	job     bool          // in the background of the session
 }
 
 // A language says how its code is run.
@@ -40,7 +43,7 @@ var module = regexp.MustCompile(`(?m)^[ \t]*(?:import[ \t]+[\w{*"']|export[ \t]+
 
 // command turns a job into what runs.
 func command(job sallyport.Job) (Command, error) {
-	c := Command{Tier: job.Tier, Limits: job.Limits.Or(sallyport.DefaultLimits()), CallID: job.CallID, Files: map[string][]byte{}, Reach: job.Egress}
+	c := Command{Tier: job.Tier, Limits: job.Limits.Or(sallyport.DefaultLimits()), CallID: job.CallID, Files: map[string][]byte{}, Reach: job.Egress, Image: job.Tool.Manifest.Image}
 	script := job.Tool.Code
 	if script == nil {
 		return c, refuse(sallyport.Internal, "report this", "the tool %q has no code to run in a sandbox", job.Tool.Name)
@@ -55,6 +58,7 @@ func command(job sallyport.Job) (Command, error) {
 		if err != nil {
 			return c, err
 		}
+		c.Session = a.run(job, script.Language)
 		source, c.Stdin = a.code, []byte(a.stdin)
 		if a.files != nil {
 			c.Files = a.files
@@ -62,8 +66,16 @@ func command(job sallyport.Job) (Command, error) {
 		if a.timeout > 0 {
 			c.Limits.Timeout = a.timeout
 		}
+		if a.image != "" {
+			if c.Image = job.Tool.Manifest.Images[a.image]; c.Image == "" {
+				return c, refuse(sallyport.Invalid, "leave it out, or ask the operator to list it in sandbox.images", "there is no image %.80q for this tool", a.image)
+			}
+		}
 	} else {
 		c.Stdin = job.Args
+	}
+	if c.Session != nil {
+		return c, nil
 	}
 	if script.Language == "javascript" && module.MatchString(source) {
 		lang.file = "main.mjs"
@@ -95,8 +107,20 @@ func parseArguments(raw json.RawMessage, limit time.Duration) (arguments, error)
 			a.files, err = files(v)
 		case "timeout_seconds":
 			a.timeout, err = timeout(v, limit)
+		case "image":
+			if err = text(name, v, &a.image); err == nil && a.image == "" {
+				err = refuse(sallyport.Invalid, "name an image, or leave it out", "image is empty")
+			}
 		case "network":
 			err = network(v)
+		case "session":
+			if err = text(name, v, &a.session); err == nil {
+				err = checkSession(a.session)
+			}
+		case "background":
+			if json.Unmarshal(v, &a.job) != nil || kind(v) != "a boolean" {
+				err = refuse(sallyport.Invalid, "pass true, or leave it out", "background is %s, not a boolean", kind(v))
+			}
 		case "tier": // decided before: Job.Tier
 		default:
 			err = refuse(sallyport.Invalid, "remove it", "there is no argument %.40q", name)
@@ -107,6 +131,9 @@ func parseArguments(raw json.RawMessage, limit time.Duration) (arguments, error)
 	}
 	if _, ok := in["code"]; !ok || strings.TrimSpace(a.code) == "" {
 		return a, refuse(sallyport.Invalid, "pass the program as a string", "code is missing or empty")
+	}
+	if a.job && a.session == "" {
+		return a, refuse(sallyport.Invalid, "name a session", "background: a program can only go on in a session")
 	}
 	return a, nil
 }

@@ -102,6 +102,44 @@ func TestCommand(t *testing.T) {
 	}
 }
 
+// A call chooses among the images that its tool lists, and no other; a tool's own
+// image is the one that its manifest names.
+func TestImageArgument(t *testing.T) {
+	const own, data = "sha256-own", "sha256-data"
+	listed := sallyport.Images{"data": data}
+	for _, tt := range []struct {
+		args     string
+		manifest sallyport.Manifest
+		want     string // "" for an error
+	}{
+		{`{"code":"x"}`, sallyport.Manifest{Image: own, Images: listed}, own},
+		{`{"code":"x","image":"data"}`, sallyport.Manifest{Image: own, Images: listed}, data},
+		{`{"code":"x","image":"data"}`, sallyport.Manifest{Image: own}, ""},
+		{`{"code":"x","image":"other"}`, sallyport.Manifest{Images: listed}, ""},
+		{`{"code":"x","image":"sha256-data"}`, sallyport.Manifest{Images: listed}, ""},
+		{`{"code":"x","image":""}`, sallyport.Manifest{Images: listed}, ""},
+		{`{"code":"x","image":["data"]}`, sallyport.Manifest{Images: listed}, ""},
+		{`{"code":"x","image":null}`, sallyport.Manifest{Images: listed}, ""},
+	} {
+		j := job("python", tt.args)
+		j.Tool.Manifest = tt.manifest
+		c, err := command(j)
+		if tt.want == "" && (err == nil || c.Image == data) || tt.want != "" && (err != nil || c.Image != tt.want) {
+			t.Errorf("%s: %q, %v; want %q", tt.args, c.Image, err, tt.want)
+		}
+	}
+	for _, tool := range Tools(nil) {
+		if strings.Contains(string(tool.InputSchema), `"image"`) {
+			t.Errorf("%s offers images where there are none", tool.Name)
+		}
+	}
+	for _, tool := range Tools(listed) {
+		if !strings.Contains(string(tool.InputSchema), `"image":{"description":"The files and programs that the code finds. Leave it out for the usual ones.","enum":["data"],"type":"string"}`) {
+			t.Errorf("%s: %s", tool.Name, tool.InputSchema)
+		}
+	}
+}
+
 func FuzzArguments(f *testing.F) {
 	for _, s := range []string{`{"code":"x"}`, `{"code":"x","files":{"a":"b"},"timeout_seconds":1}`, `[]`, `{"timeout_seconds":1e999}`} {
 		f.Add([]byte(s))

@@ -159,8 +159,11 @@ func TestBrokerProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(stat), ") Z ") {
-			break // before that it may still seem to take a grant
+		// While one of its threads is left, its socket may still seem to take a grant.
+		stat, gone := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if gone != nil || strings.Contains(string(stat), ") Z ") && len(threads) <= 1 {
+			break
 		}
 	}
 	out, err := reach(`import urllib.request; print(urllib.request.urlopen("http://` + a + `/").read())`)

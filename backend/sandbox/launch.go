@@ -20,7 +20,19 @@ type LaunchSpec struct {
 	Name string   // the server's configured name; one uid and one home each
 	Argv []string // passed as it is, no shell
 	Env  []string // the whole environment, "NAME=value", but for HOME, TMPDIR and USER
+	Own  []string // what of it the operator wrote: all that a sandbox is given
+
+	Confinement sallyport.Confinement // in a sandbox
 }
+
+// An Isolation of a server.
+type Isolation = sandboxpb.Isolation
+
+// The isolations that a sandbox host knows.
+const (
+	InSandbox = sandboxpb.Isolation_ISOLATION_GVISOR // a long-lived sandbox
+	AsUser    = sandboxpb.Isolation_ISOLATION_UID    // a uid of its own
+)
 
 // A Process is a running server. Its streams must be read, or it stalls.
 type Process interface {
@@ -43,12 +55,11 @@ type Process interface {
 
 type serveClient = grpc.BidiStreamingClient[sandboxpb.ServeRequest, sandboxpb.ServeReply]
 
-// Launch starts a long-lived third-party server under a uid of its own. ctx
-// bounds only the start.
-func (b *Backend) Launch(ctx context.Context, spec LaunchSpec) (Process, error) {
+// Launch starts a long-lived third-party server. ctx bounds only the start.
+func (b *Backend) Launch(ctx context.Context, how Isolation, spec LaunchSpec) (Process, error) {
 	life, cancel := context.WithCancel(context.Background())
 	stopWaiting := context.AfterFunc(ctx, cancel)
-	p, err := b.launch(life, cancel, spec)
+	p, err := b.launch(life, cancel, startOf(how, spec))
 	if !stopWaiting() && err == nil { // ctx ended during the start
 		err = ctx.Err()
 	}
@@ -62,15 +73,47 @@ func (b *Backend) Launch(ctx context.Context, spec LaunchSpec) (Process, error) 
 	return p, nil
 }
 
-func (b *Backend) launch(life context.Context, cancel context.CancelFunc, spec LaunchSpec) (*process, error) {
+// startOf is what the host is asked for. Confinement binds sandboxes only.
+func startOf(how Isolation, spec LaunchSpec) *sandboxpb.ServeStart {
+	start := &sandboxpb.ServeStart{Name: spec.Name, Argv: spec.Argv, Env: spec.Env, Isolation: how}
+	if how != InSandbox {
+		return start
+	}
+	c := spec.Confinement
+	start.Env, start.Reach, start.StateBytes = spec.Own, c.Egress, c.State
+	start.Limits = &sandboxpb.Limits{MemoryBytes: c.Limits.Memory, Processes: int32(min(c.Limits.Processes, 1<<20)), DiskBytes: c.Limits.Disk, Cpus: c.Limits.CPUs}
+	for _, i := range c.Inject {
+		start.Inject = append(start.Inject, &sandboxpb.Injection{Name: i.Name, Host: i.Host, Header: i.Header, Prefix: i.Prefix, Value: i.Value})
+	}
+	for _, r := range c.Roots {
+		start.Roots = append(start.Roots, &sandboxpb.Root{Path: r.Path, Writable: r.Writable})
+	}
+	return start
+}
+
+// Install has the host check a server that is to run in a sandbox, and install
+// the package that its command names, if it names one, afresh.
+func (b *Backend) Install(ctx context.Context, spec LaunchSpec) (Package, error) {
+	r, err := b.api.Install(ctx, startOf(InSandbox, spec))
+	if err != nil {
+		return Package{}, sandboxpb.FromStatus(err)
+	}
+	return Package{Name: r.Package, Version: r.Version, Digest: r.Digest}, nil
+}
+
+// A Package is what was installed for a server.
+type Package struct {
+	Name, Version string
+	Digest        string // sha256 of all that was installed
+}
+
+func (b *Backend) launch(life context.Context, cancel context.CancelFunc, start *sandboxpb.ServeStart) (*process, error) {
 	stream, err := b.api.Serve(life)
 	if err != nil {
 		return nil, sandboxpb.FromStatus(err)
 	}
 	// A failed send has its reason in Recv.
-	_ = stream.Send(&sandboxpb.ServeRequest{Message: &sandboxpb.ServeRequest_Start{Start: &sandboxpb.ServeStart{
-		Name: spec.Name, Argv: spec.Argv, Env: spec.Env, Isolation: sandboxpb.Isolation_ISOLATION_UID,
-	}}})
+	_ = stream.Send(&sandboxpb.ServeRequest{Message: &sandboxpb.ServeRequest_Start{Start: start}})
 	first, err := stream.Recv()
 	if err != nil {
 		return nil, sandboxpb.FromStatus(err)

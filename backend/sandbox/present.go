@@ -27,6 +27,15 @@ type facts struct {
 	LimitsHit      []string `json:"limits_hit,omitempty"`
 	PeakMemory     int64    `json:"peak_memory_bytes"`
 
+	Session      string `json:"session,omitempty"`
+	SessionNew   bool   `json:"session_new,omitempty"`
+	SessionEnded string `json:"session_ended,omitempty"`
+	Lost         bool   `json:"interpreter_ended,omitempty"`
+	Job          uint32 `json:"job,omitempty"`
+
+	Artifacts []artifactFacts `json:"artifacts,omitempty"`
+	LeftOut   []string        `json:"artifacts_left_out,omitempty"`
+
 	Connections []sallyport.Connection `json:"connections,omitempty"`
 	Denied      []string               `json:"egress_denied,omitempty"` // what a rule kept it from reaching
 	Receipt     *sallyport.Receipt     `json:"receipt,omitempty"`
@@ -46,7 +55,12 @@ func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
 	f := facts{
 		ExitCode: o.ExitCode, Signal: o.Signal, DurationMS: o.Duration.Milliseconds(), Tier: o.Tier, SandboxID: o.SandboxID,
 		Truncated: o.Truncated, KilledBy: o.KilledBy, LimitsHit: o.LimitsHit, PeakMemory: o.PeakMemory,
+		Session: o.Session, SessionNew: o.New, SessionEnded: o.Ended, Lost: o.Lost, Job: o.Job,
 	}
+	for _, a := range o.Artifacts {
+		f.Artifacts = append(f.Artifacts, artifactFacts{a.Path, mimeOf(a.Content), len(a.Content)})
+	}
+	f.LeftOut = o.LeftOut[:min(len(o.LeftOut), maxLeftOut)]
 	f.Connections, f.Denied, f.Receipt = o.Connections, denied(o.Connections), o.Receipt
 	f.Stdout, f.StdoutEncoding = lossless(o.Stdout)
 	f.Stderr, f.StderrEncoding = lossless(o.Stderr)
@@ -61,7 +75,14 @@ func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
 			isError = true
 		}
 	}
-	result["content"] = texts(o, job.Limits)
+	all := []any{}
+	for _, t := range texts(o, job.Limits) {
+		all = append(all, t)
+	}
+	for _, a := range o.Artifacts {
+		all = append(all, artifact("sandbox://"+o.SandboxID+"/output/", a.Path, a.Content))
+	}
+	result["content"] = all
 	result["isError"] = isError
 	b, err := json.Marshal(result)
 	return sallyport.Output{Content: b, IsError: isError, Connections: o.Connections, Receipt: o.Receipt}, err
@@ -118,6 +139,8 @@ func texts(o Outcome, l sallyport.Limits) []content {
 			notes = append(notes, fmt.Sprintf("Only the first %d bytes of its output were kept.", l.Output))
 		}
 	}
+	notes = append(notes, artifactNote(o)...)
+	notes = append(notes, sessionNotes(o)...)
 	if d := denied(o.Connections); len(d) > 0 {
 		notes = append(notes, fmt.Sprintf("A rule of this gateway, not a fault of the network, kept it from reaching %s. Do not look for another way: an operator can allow a host for the tool.", strings.Join(d, ", ")))
 	}

@@ -28,6 +28,9 @@ type Command struct {
 	CallID string
 	Reach  []string // host:port, all that it may reach
 	Inject []Injection
+
+	Session *SessionRun                 // where it runs, if not in a sandbox of its own; Argv is then not used
+	Told    func(stderr bool, b []byte) // of output as it comes; may be nil
 }
 
 // An Injection is a secret that the egress broker adds to requests to one host,
@@ -53,6 +56,21 @@ type Outcome struct {
 
 	Connections []sallyport.Connection // made or tried
 	Receipt     *sallyport.Receipt
+
+	Artifacts []Artifact // of the output folder
+	LeftOut   []string   // paths of more, that are too many or too large
+
+	Session string // its name, "" if none
+	New     bool   // the session began with this call
+	Ended   string // why the session is over, "" if it goes on
+	Lost    bool   // the interpreter ended, and its variables with it
+	Job     uint32 // of a program in the background
+}
+
+// An Artifact is a file that a program left in the output folder.
+type Artifact struct {
+	Path    string
+	Content []byte
 }
 
 // Exec runs one command to its end. Limits that are zero take their defaults.
@@ -77,10 +95,11 @@ func (b *Backend) Exec(ctx context.Context, c Command) (Outcome, error) {
 	for path, content := range c.Files {
 		req.Files = append(req.Files, &sandboxpb.File{Path: path, Content: content})
 	}
+	req.Session = b.sessionRun(c)
 	if ctx.Err() != nil {
 		return Outcome{}, ctx.Err()
 	}
-	r, err := b.api.Run(ctx, req)
+	r, err := b.ask(ctx, req, c.Told)
 	if status.Code(err) == codes.DeadlineExceeded {
 		awaitDeadline(ctx) // the host's clock may be a moment ahead
 	}
@@ -94,13 +113,47 @@ func (b *Backend) Exec(ctx context.Context, c Command) (Outcome, error) {
 		ExitCode: int(r.ExitCode), Signal: r.Signal, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated,
 		KilledBy: r.KilledBy, LimitsHit: r.LimitsHit, Duration: time.Duration(r.DurationMs) * time.Millisecond,
 		PeakMemory: r.PeakMemoryBytes, Tier: c.Tier, SandboxID: r.SandboxId, Receipt: receipt(r.Receipt),
+		New: r.SessionNew, Ended: r.SessionEnded, Lost: r.InterpreterEnded, Job: r.Job,
 	}
+	if c.Session != nil {
+		out.Session = c.Session.Name
+	}
+	for _, f := range r.Artifacts {
+		out.Artifacts = append(out.Artifacts, Artifact{f.Path, f.Content})
+	}
+	out.LeftOut = r.LeftOut
 	for _, a := range r.Attempts {
 		out.Connections = append(out.Connections, sallyport.Connection{
 			Target: a.Target, Allowed: a.Allowed, Reason: a.Reason, Count: int(a.Count), Bytes: a.Bytes,
 		})
 	}
 	return out, nil
+}
+
+// ask has the host run a request, and tells of output as it comes if somebody
+// wants to hear.
+func (b *Backend) ask(ctx context.Context, req *sandboxpb.RunRequest, told func(bool, []byte)) (*sandboxpb.RunReply, error) {
+	if told == nil {
+		return b.api.Run(ctx, req)
+	}
+	events, err := b.api.Follow(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		e, err := events.Recv()
+		if err != nil {
+			return nil, err
+		}
+		switch m := e.Message.(type) {
+		case *sandboxpb.RunEvent_Stdout:
+			told(false, m.Stdout)
+		case *sandboxpb.RunEvent_Stderr:
+			told(true, m.Stderr)
+		case *sandboxpb.RunEvent_Done:
+			return m.Done, nil
+		}
+	}
 }
 
 // awaitDeadline waits for a deadline that is about to come.
@@ -112,6 +165,9 @@ func awaitDeadline(ctx context.Context) {
 
 // Run implements sallyport.Backend.
 func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
+	if job.Tool.Code != nil && job.Tool.Code.Language == sessionLanguage {
+		return b.session(ctx, job)
+	}
 	c, err := command(job)
 	if err != nil {
 		return sallyport.Output{}, err
@@ -127,14 +183,41 @@ func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output,
 			c.Env = append(c.Env, s.Env+"="+string(s.Value))
 		}
 	}
+	if job.Watched && len(secrets) == 0 { // what holds secrets is cleaned as a whole only
+		c.Told = tell(job.Notify)
+		if c.Session == nil { // there it always does
+			c.Env = append(c.Env, unbuffered)
+		}
+	}
 	out, err := b.Exec(ctx, c)
 	if err != nil {
 		return sallyport.Output{}, err
+	}
+	if len(c.Env) > 0 && len(secrets) > 0 { // what is in a picture cannot be masked
+		for _, a := range out.Artifacts {
+			out.LeftOut = append(out.LeftOut, a.Path)
+		}
+		out.Artifacts = nil
 	}
 	for _, s := range secrets {
 		out.Stdout, out.Stderr = hide(out.Stdout, s), hide(out.Stderr, s)
 	}
 	return present(job, out)
+}
+
+// unbuffered has Python write lines as they are printed. It is the one
+// variable that a waiting sandbox can still be given.
+const unbuffered = "PYTHONUNBUFFERED=1"
+
+// tell passes output on as it comes.
+func tell(notify func(sallyport.Notice)) func(bool, []byte) {
+	return func(stderr bool, b []byte) {
+		n := sallyport.Notice{Stream: "stdout", Output: b}
+		if stderr {
+			n.Stream = "stderr"
+		}
+		notify(n)
+	}
 }
 
 // hide masks a granted secret that a program prints as it is. What a program

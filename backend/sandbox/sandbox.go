@@ -5,6 +5,7 @@ package sandbox
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -39,6 +40,7 @@ type Backend struct {
 	conn *grpc.ClientConn
 	api  sandboxpb.SandboxesClient
 	host *exec.Cmd // the sandbox host, if this backend started it
+	seal []byte    // keys what the host may compare and not read
 
 	mu        sync.Mutex
 	probed    time.Time // of the last probe
@@ -113,7 +115,7 @@ func open(o Options, dial func(context.Context, string) (net.Conn, error)) (*Bac
 		return nil, err
 	}
 	conn.Connect()
-	return &Backend{o: o, conn: conn, api: sandboxpb.NewSandboxesClient(conn)}, nil
+	return &Backend{o: o, conn: conn, api: sandboxpb.NewSandboxesClient(conn), seal: []byte(rand.Text())}, nil
 }
 
 // Info implements sallyport.Backend.
@@ -157,6 +159,8 @@ type Running struct {
 	Tier    string
 	CallID  string
 	Started time.Time
+
+	Deleting bool // what is left of it cannot be deleted yet
 }
 
 // List tells which sandboxes and which servers exist now.
@@ -166,7 +170,7 @@ func (b *Backend) List(ctx context.Context) (sandboxes []Running, servers []stri
 		return nil, nil, sandboxpb.FromStatus(err)
 	}
 	for _, s := range reply.Sandboxes {
-		sandboxes = append(sandboxes, Running{s.Id, s.Tier, s.CallId, time.UnixMilli(s.StartedUnixMs)})
+		sandboxes = append(sandboxes, Running{s.Id, s.Tier, s.CallId, time.UnixMilli(s.StartedUnixMs), s.Deleting})
 	}
 	return sandboxes, reply.Servers, nil
 }

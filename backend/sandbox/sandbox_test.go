@@ -28,7 +28,7 @@ type host struct {
 	more                []string // arguments
 }
 
-func newHost(t *testing.T) host {
+func newHost(t testing.TB) host {
 	gvisortest.Images(t) // skips
 	// Not t.TempDir: other uids must be able to walk to the servers' homes.
 	dir, err := os.MkdirTemp("", "sallyport-sandbox-test-")
@@ -46,7 +46,7 @@ func (h host) args() []string {
 	return append(h.more, "-run", h.run, "-state", h.state, "-uids", filepath.Join(h.state, "uids.json"), "-cache", gvisortest.Cache())
 }
 
-func (h host) start(t *testing.T, o sandbox.Options) *sandbox.Backend {
+func (h host) start(t testing.TB, o sandbox.Options) *sandbox.Backend {
 	t.Helper()
 	b, err := sandbox.Start(h.program, h.args(), o)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	tools := map[string]sallyport.Tool{}
-	for _, tool := range sandbox.Tools() {
+	for _, tool := range sandbox.Tools(nil) {
 		tools[tool.Name] = tool
 	}
 	granted := tools["run_shell"]
@@ -181,27 +181,31 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// busy starts sandboxes and a server that would run for long, and returns their
+// busy starts sandboxes, a session and a server that would run for long, and returns their
 // cgroups' names.
 func busy(t *testing.T, b *sandbox.Backend) (ids []string) {
 	t.Helper()
 	for range 2 {
 		go b.Exec(context.Background(), sandbox.Command{Argv: []string{"sleep", "300"}}) // ends with the host
 	}
-	if _, err := b.Launch(t.Context(), sandbox.LaunchSpec{Name: "sleeper", Argv: []string{"sh", "-c", "sleep 300 & sleep 300"}}); err != nil {
+	if _, err := b.Launch(t.Context(), sandbox.AsUser, sandbox.LaunchSpec{Name: "sleeper", Argv: []string{"sh", "-c", "sleep 300 & sleep 300"}}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "two sandboxes", func() bool {
+	session := codeJob(toolNamed(t, "run_shell"), `{"session":"s","background":true,"code":"sleep 300"}`)
+	if _, err := b.Run(t.Context(), session); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "three sandboxes", func() bool {
 		s, _, err := b.List(t.Context())
 		ids = ids[:0]
 		for _, r := range s {
 			ids = append(ids, r.ID)
 		}
-		return err == nil && len(s) == 2
+		return err == nil && len(s) == 3
 	})
 	time.Sleep(300 * time.Millisecond) // let them come up
 	ids = append(ids, "srv-sleeper-*")
-	if len(cgroupsOf(ids)) < 3 {
+	if len(cgroupsOf(ids)) < 4 {
 		t.Fatalf("control: cgroups %v", cgroupsOf(ids))
 	}
 	return ids
@@ -271,7 +275,7 @@ func TestLaunch(t *testing.T) {
 	}
 	launch := func(name, script string, env ...string) sandbox.Process {
 		t.Helper()
-		p, err := b.Launch(t.Context(), sandbox.LaunchSpec{Name: name, Argv: []string{"sh", "-c", script}, Env: env})
+		p, err := b.Launch(t.Context(), sandbox.AsUser, sandbox.LaunchSpec{Name: name, Argv: []string{"sh", "-c", script}, Env: env})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +378,7 @@ func TestLaunch(t *testing.T) {
 			{Name: "../x", Argv: []string{"sh"}}, {Name: "", Argv: []string{"sh"}}, {Name: "x"}, {Name: "x", Argv: []string{"no-such-program"}},
 			{Name: "x", Argv: []string{"sh"}, Env: []string{"novalue"}}, {Name: "x", Argv: []string{"./relative"}},
 		} {
-			if _, err := b.Launch(t.Context(), spec); !errors.Is(err, sallyport.ErrNotExecuted) {
+			if _, err := b.Launch(t.Context(), sandbox.AsUser, spec); !errors.Is(err, sallyport.ErrNotExecuted) {
 				t.Errorf("%+v: %v", spec, err)
 			}
 		}

@@ -2,20 +2,41 @@ package sandbox
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"sallyport.dev/sallyport"
 )
 
-// Tools returns the built-in tools that run code, for the catalogue.
-func Tools() []sallyport.Tool {
-	return []sallyport.Tool{
-		tool("run_python", "python", "Runs a Python 3 program in a fresh sandbox without network and returns what it prints.",
+// Tools returns the built-in tools that run code, for the catalogue. A call may
+// choose one of images as its own.
+func Tools(images sallyport.Images) []sallyport.Tool {
+	all := []sallyport.Tool{
+		tool("run_python", "python", "Runs a Python 3 program in a fresh sandbox without network and returns what it prints, and the files and figures that it leaves in /home/output.",
 			"The program. It runs as main.py in an empty working folder, beside the given files."),
-		tool("run_javascript", "javascript", "Runs a Node.js program in a fresh sandbox without network and returns what it prints.",
+		tool("run_javascript", "javascript", "Runs a Node.js program in a fresh sandbox without network and returns what it prints, and the files that it leaves in /home/output.",
 			"The program. It runs as main.js (main.mjs if it uses import or export) in an empty working folder, beside the given files."),
-		tool("run_shell", "shell", "Runs a Bash script in a fresh sandbox without network and returns what it prints.",
+		tool("run_shell", "shell", "Runs a Bash script in a fresh sandbox without network and returns what it prints, and the files that it leaves in /home/output.",
 			"The script. It runs as main.sh in an empty working folder, beside the given files."),
+		sessionTool(),
 	}
+	for i := range all {
+		if len(images) > 0 {
+			all[i].Manifest.Images = images
+			all[i].InputSchema = withImages(all[i].InputSchema, images)
+		}
+	}
+	return all
+}
+
+// withImages adds the argument that chooses an image.
+func withImages(input json.RawMessage, images sallyport.Images) json.RawMessage {
+	var s schema
+	if err := json.Unmarshal(input, &s); err != nil {
+		panic(err) // our own
+	}
+	s["properties"].(map[string]any)["image"] = schema{"type": "string", "enum": slices.Sorted(maps.Keys(images)), "description": "The files and programs that the code finds. Leave it out for the usual ones."}
+	return marshal(s)
 }
 
 func tool(name, lang, description, code string) sallyport.Tool {
@@ -24,7 +45,7 @@ func tool(name, lang, description, code string) sallyport.Tool {
 		InputSchema: inputSchema(code), OutputSchema: OutputSchema(),
 		Origin:   sallyport.Origin{Backend: "sandbox", Name: name},
 		Code:     &sallyport.Script{Language: lang},
-		Manifest: sallyport.Manifest{Trust: "agent", Tiers: []string{tierGVisor}, Limits: sallyport.DefaultLimits()},
+		Manifest: sallyport.Manifest{Trust: "agent", Tiers: []string{tierGVisor}},
 	}
 }
 
@@ -44,6 +65,8 @@ func inputSchema(code string) json.RawMessage {
 			"files":           schema{"type": "object", "additionalProperties": schema{"type": "string", "maxLength": maxText}, "maxProperties": 999, "description": "Files to make in the working folder, by relative path, such as {\"data/in.csv\": \"a,b\\n\"}."},
 			"timeout_seconds": schema{"type": "number", "exclusiveMinimum": 0, "maximum": sallyport.DefaultLimits().Timeout.Seconds(), "description": "Ends the program after this many seconds."},
 			"tier":            schema{"type": "string", "enum": []string{tierGVisor}, "description": "How strongly the program is isolated."},
+			"session":         schema{"type": "string", "pattern": sessionPattern, "maxLength": 64, "description": "Keeps the sandbox under this name for your next calls: variables of Python and JavaScript, the folder and exported variables of the shell, files. It ends when it is idle or when a call is killed."},
+			"background":      schema{"type": "boolean", "description": "Only with session: starts the program, as a process of its own, and answers at once with a job number; sandbox_session reads its output."},
 			"network":         schema{"type": "string", "enum": []string{"none"}, "description": "A call can only take the network away."},
 		},
 		"additionalProperties": false,
@@ -71,6 +94,15 @@ func OutputSchema() json.RawMessage {
 			"killed_by":         schema{"type": "string", "enum": []string{"memory", "timeout"}},
 			"limits_hit":        schema{"type": "array", "items": schema{"type": "string", "enum": []string{"processes", "disk", "output"}}},
 			"peak_memory_bytes": schema{"type": "integer", "minimum": 0},
+			"session":           text,
+			"session_new":       schema{"type": "boolean", "description": "The session began with this call: nothing of an earlier one is there."},
+			"session_ended":     schema{"type": "string", "description": "Why the session is over; the next call with its name begins anew."},
+			"interpreter_ended": schema{"type": "boolean", "description": "The interpreter has ended, and its variables with it; files are still there."},
+			"artifacts": schema{"type": "array", "description": "Files that the program left in /home/output ($SALLYPORT_OUTPUT); they follow as content.", "items": schema{
+				"type": "object", "required": []string{"path", "mime_type", "bytes"}, "properties": schema{"path": text, "mime_type": text, "bytes": schema{"type": "integer", "minimum": 0}},
+			}},
+			"artifacts_left_out": schema{"type": "array", "items": text, "description": "More such files, that are not in the result."},
+			"job":                schema{"type": "integer", "minimum": 1, "description": "Of a program in the background."},
 			"connections": schema{"type": "array", "description": "What the program reached, or tried to.", "items": schema{
 				"type": "object", "required": []string{"target", "allowed", "count"}, "properties": schema{
 					"target": text, "allowed": schema{"type": "boolean"}, "reason": text,
