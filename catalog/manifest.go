@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,6 +86,7 @@ func ParseManifest(file string, src []byte) (Manifest, error) {
 		"fields":        d.list(d.riskField(&r.Fields)),
 		"trust":         d.oneOf(&r.Trust, "agent", "untrusted", "light"),
 		"tiers":         d.list(d.tier(&r.Tiers)),
+		"image":         d.text(&r.Image),
 		"limits":        d.limits(&r.Limits),
 		"egress":        d.list(d.host(&r.Egress)),
 		"secrets":       d.list(d.secret(&r.Secrets)),
@@ -95,6 +97,7 @@ func ParseManifest(file string, src []byte) (Manifest, error) {
 		"compensate":    d.compensate(&r.Compensate),
 		"idempotency":   d.idempotency(&r.Dedupe),
 		"witness":       d.list(d.witness(&r.Witness)),
+		"estimate":      d.estimate(&r.Estimate),
 	})
 	if err != nil {
 		return m, err
@@ -120,10 +123,12 @@ func (m *Manifest) check(d document, root ast.Node) error {
 		return d.errorf(root, fmt.Sprintf("use at most %d characters of A-Z a-z 0-9 _ -", MaxName), "the name %.80q cannot be exposed", m.Name)
 	case refines && (m.InputSchema != nil || m.OutputSchema != nil):
 		return d.errorf(root, "remove input_schema and output_schema", "the schema of a server's tool is the server's")
-	case refines && (m.Rules.Tiers != nil || m.Rules.Trust != "" || m.Rules.Egress != nil || m.Rules.Secrets != nil || m.Rules.Limits != (sallyport.Limits{})):
-		return d.errorf(root, "say it at the server in sallyport.yaml", "trust, tiers, limits, egress and secrets are for tools with code")
+	case refines && (m.Rules.Tiers != nil || m.Rules.Trust != "" || m.Rules.Egress != nil || m.Rules.Secrets != nil || m.Rules.Image != "" || m.Rules.Limits != (sallyport.Limits{})):
+		return d.errorf(root, "say it at the server in sallyport.yaml", "trust, tiers, image, limits, egress and secrets are for tools with code")
 	case unreachable(m.Rules) != "":
 		return d.errorf(root, "add it to egress", "the secret for %.80q is of no use: egress does not list that host and port", unreachable(m.Rules))
+	case m.Rules.Estimate != nil && (!refines || !slices.ContainsFunc(m.Rules.Fields, func(f sallyport.RiskField) bool { return f.Kind == "sql" })):
+		return d.errorf(root, "add fields: [{path: /sql, kind: sql, dialect: postgres}], or remove estimate", "estimate is for a server's tool that says which of its arguments is SQL")
 	case m.Rules.ReadOnly && m.Rules.Risk != nil && *m.Rules.Risk >= sallyport.High:
 		return d.errorf(root, "remove one of the two", "read_only contradicts risk: %s", *m.Rules.Risk)
 	}
@@ -233,6 +238,12 @@ func ownDigest(t sallyport.Tool) string {
 		parts = append(parts, s.Name, s.Env, s.Header, s.Prefix, s.Host)
 	}
 	parts = append(append(parts, "egress"), t.Manifest.Egress...)
+	if t.Manifest.Image != "" {
+		parts = append(parts, "image", t.Manifest.Image)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Manifest.Images)) {
+		parts = append(parts, "images", name, t.Manifest.Images[name])
+	}
 	b, err := json.Marshal(slices.Concat([]string{"sallyport tool v1"}, parts))
 	if err != nil {
 		return ""

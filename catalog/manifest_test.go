@@ -82,6 +82,28 @@ func TestManifestWhole(t *testing.T) {
 	}
 }
 
+// What code runs in is part of what an approval binds, by digest.
+func TestManifestImage(t *testing.T) {
+	m, err := ParseManifest("t.yaml", []byte("name: a\nlanguage: python\ncode: x\nimage: data\n"))
+	if err != nil || m.Rules.Image != "data" {
+		t.Fatal(m.Rules.Image, err)
+	}
+	seen := map[string]bool{}
+	for _, rules := range []sallyport.Manifest{
+		{}, {Image: "sha256-1"}, {Image: "sha256-2"}, {Images: sallyport.Images{"data": "sha256-1"}}, {Images: sallyport.Images{"data": "sha256-2"}},
+	} {
+		m.Rules = rules
+		e, err := ownEntry(m.define())
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[e.tool.Digest] = true
+	}
+	if len(seen) != 5 {
+		t.Errorf("%d different digests of 5 different tools", len(seen))
+	}
+}
+
 func TestManifestMistakes(t *testing.T) {
 	const head = "name: a\nlanguage: python\ncode: x\n"
 	for _, tt := range []struct{ name, src, where, hint string }{
@@ -124,6 +146,7 @@ func TestManifestMistakes(t *testing.T) {
 		{"half", "name: a\ncode: x\n", `t.yaml:1: code and language belong together`, ``},
 		{"name", "name: a.b\ncode: x\nlanguage: shell\n", `t.yaml:1: the name "a.b" cannot be exposed`, `48`},
 		{"contradiction", "server: s\ntool: t\nread_only: true\nrisk: high\n", `t.yaml:1: read_only contradicts`, ``},
+		{"image of another", "server: s\ntool: t\nimage: data\n", `t.yaml:1: trust, tiers, image`, `sallyport.yaml`},
 		{"schema of another", "server: s\ntool: t\ninput_schema: {type: object}\n", `t.yaml:1: the schema of a server's tool`, ``},
 	} {
 		_, err := ParseManifest("t.yaml", []byte(tt.src))

@@ -51,6 +51,34 @@ func (d document) witness(to *[]sallyport.Witness) setter {
 	}
 }
 
+// estimate reads how a database is asked for the rows that a call would touch.
+// Whether the tool is there, and of the same server, is judged when it is asked.
+func (d document) estimate(to **sallyport.Estimate) setter {
+	return func(n ast.Node) error {
+		var e sallyport.Estimate
+		err := d.object(n, "estimate", fields{
+			"tool": d.text(&e.Tool), "argument": d.text(&e.Argument),
+			"arguments": func(n ast.Node) (err error) {
+				e.Args, err = d.objectJSON(n)
+				return err
+			},
+		})
+		switch {
+		case err != nil:
+			return err
+		case e.Tool == "":
+			return d.errorf(n, "add tool:", "estimate needs the tool of the same server that takes queries")
+		case e.Argument == "" || strings.HasPrefix(e.Argument, "/"):
+			return d.errorf(n, "for example argument: sql", "estimate needs the name of that tool's argument that carries SQL")
+		}
+		if err := references(e.Args); err != nil {
+			return d.errorf(n, `write {"$arg": "/path"}`, "the arguments of estimate: %v", err)
+		}
+		*to = &e
+		return nil
+	}
+}
+
 // references checks every {"$arg": "/pointer"} in a witness's arguments.
 func references(v json.RawMessage) error {
 	var members map[string]json.RawMessage

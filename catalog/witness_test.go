@@ -43,3 +43,27 @@ fields:
 		}
 	}
 }
+
+func TestEstimateInManifest(t *testing.T) {
+	const head = "server: db\ntool: run\nfields: [{path: /sql, kind: sql, dialect: postgres}]\n"
+	m, err := ParseManifest("t.yaml", []byte(head+"estimate: {tool: db__run, argument: sql, arguments: {db: {$arg: /db}}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := m.Rules.Estimate; e == nil || e.Tool != "db__run" || e.Argument != "sql" || string(e.Args) != `{"db":{"$arg":"/db"}}` {
+		t.Errorf("%+v", e)
+	}
+	for _, tt := range []struct{ text, want string }{
+		{head + "estimate: {argument: sql}", "needs the tool"},
+		{head + "estimate: {tool: db__run}", "needs the name of that tool's argument"},
+		{head + "estimate: {tool: db__run, argument: /sql}", "needs the name of that tool's argument"},
+		{head + "estimate: {tool: db__run, argument: sql, arguments: {db: {$arg: db}}}", "the arguments of estimate"},
+		{head + "estimate: {tool: db__run, argument: sql, select: /x}", "select"},
+		{"server: db\ntool: run\nestimate: {tool: db__run, argument: sql}", "which of its arguments is SQL"},
+		{"name: x\nlanguage: shell\ncode: ls\nestimate: {tool: db__run, argument: sql}", "which of its arguments is SQL"},
+	} {
+		if _, err := ParseManifest("t.yaml", []byte(tt.text+"\n")); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s\n%v, want %q", tt.text, err, tt.want)
+		}
+	}
+}

@@ -96,7 +96,7 @@ func (d *decoder) server(key string, s *Server, dir string) {
 		d.stray(key, "url", "headers")
 		d.command(place("command"), s, dir)
 	default:
-		d.stray(key, "command", "args", "env", "isolation", "egress")
+		d.stray(key, "command", "args", "env", "isolation", "egress", "secrets", "roots", "limits", "idle")
 		d.endpoint(place("url"), s.URL)
 	}
 	if _, set := d.places[place("isolation")]; set || s.Command != "" {
@@ -105,6 +105,7 @@ func (d *decoder) server(key string, s *Server, dir string) {
 		}
 		d.oneOf(place("isolation"), s.Isolation, IsolationUID, IsolationGVisor, IsolationNone)
 	}
+	d.confinement(key, s, dir)
 	for _, name := range sortedKeys(s.Env) {
 		k := place("env." + name)
 		d.name(k, "variable", name, envName, "use letters, digits and underscores")
@@ -121,7 +122,6 @@ func (d *decoder) server(key string, s *Server, dir string) {
 			d.fail(d.places[k], "write it on one line", "%s holds a line break", k)
 		}
 	}
-	d.each(place("egress"), s.Egress, d.destination)
 	d.within(place("timeout"), s.Timeout > 0 && s.Timeout <= 24*time.Hour, "between 1ms and 24h")
 	d.within(place("max_line"), s.MaxLine >= 4*KiB && s.MaxLine <= GiB, "between 4KiB and 1GiB")
 }
@@ -137,7 +137,7 @@ func named(key string) string {
 func (d *decoder) stray(key string, names ...string) {
 	for _, n := range names {
 		if p, set := d.places[join(key, n)]; set {
-			d.fail(p, "remove it: servers with a command have args, env, isolation and egress; those with a url have headers",
+			d.fail(p, "remove it: servers with a command have args, env, isolation, egress, secrets, roots, limits and idle; those with a url have headers",
 				"%s does not fit this kind of server", join(key, n))
 		}
 	}
@@ -177,9 +177,17 @@ func (d *decoder) sandbox(s *Sandbox, dir string) {
 	if s.Image == "" {
 		d.fail(d.places["sandbox.image"], "name an image, see sallyport sandbox images", "sandbox.image is empty")
 	}
+	d.each("sandbox.images", s.Images, func(key, v string) {
+		d.name(key, "image", v, `^([a-z][a-z0-9._-]{0,62}|sha256-[0-9a-f]{64})$`, "name an image, see sallyport sandbox images")
+	})
 	d.within("sandbox.runs", s.Runs > 0, "at least 1")
 	d.within("sandbox.queue", s.Queue >= 0 && s.Queue <= 10_000, "from 0 to 10000")
 	d.within("sandbox.warm", s.Warm >= 0 && s.Warm <= 256, "from 0 to 256")
+	d.within("sandbox.sessions.count", s.Sessions.Count >= 0 && s.Sessions.Count <= 256, "from 0 to 256")
+	d.within("sandbox.sessions.per_agent", s.Sessions.PerAgent > 0, "at least 1")
+	d.within("sandbox.sessions.rest", s.Sessions.Rest >= 0 && s.Sessions.Rest <= 24*time.Hour, "between 0s and 24h")
+	d.within("sandbox.sessions.idle", s.Sessions.Idle >= time.Second && s.Sessions.Idle <= 24*time.Hour, "between 1s and 24h")
+	d.within("sandbox.sessions.life", s.Sessions.Life >= time.Second && s.Sessions.Life <= 7*24*time.Hour, "between 1s and 168h")
 	l := s.Limits
 	d.within("sandbox.limits.timeout", l.Timeout > 0 && l.Timeout <= 24*time.Hour, "between 1ms and 24h")
 	d.within("sandbox.limits.memory", l.Memory >= 16*MiB, "at least 16MiB")

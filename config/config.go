@@ -56,7 +56,7 @@ type Agent struct {
 // Isolation of a server's process.
 const (
 	IsolationUID    = "uid"    // a user of its own
-	IsolationGVisor = "gvisor" // a service sandbox
+	IsolationGVisor = "gvisor" // a sandbox that lives as long as the server
 	IsolationNone   = "none"   // the gateway's own user: shown by doctor, marked in the audit
 )
 
@@ -65,14 +65,61 @@ type Server struct {
 	Command   string            `yaml:"command"`   // program, without a shell
 	Args      []string          `yaml:"args,text"` // its arguments: none
 	Env       map[string]string `yaml:"env,text"`  // added to a small base environment: none; may hold ${secret:NAME}
-	Isolation string            `yaml:"isolation"` // uid
-	Egress    []string          `yaml:"egress"`    // host:port that the process may reach: none
+	Isolation string            `yaml:"isolation"` // gvisor
+
+	// Of a server in gvisor only:
+	Egress  []string       `yaml:"egress"`  // host:port that it may reach: none
+	Secrets []ServerSecret `yaml:"secrets"` // that the egress broker adds to its requests: none
+	Roots   []Root         `yaml:"roots"`   // folders of the host that it sees: none
+	Limits  ServerLimits   `yaml:"limits"`
+	Idle    time.Duration  `yaml:"idle"` // of any program: without calls for so long, it is stopped until the next one: 0s, never
 
 	URL     string            `yaml:"url"`          // streamable HTTP endpoint
 	Headers map[string]string `yaml:"headers,text"` // sent with each request: none; may hold ${secret:NAME}
 
 	Timeout time.Duration `yaml:"timeout"`  // of one call: 60s
 	MaxLine Size          `yaml:"max_line"` // longest message: 16MiB
+	Calls   int           `yaml:"calls"`    // at once: 0, which is 64
+	Queue   int           `yaml:"queue"`    // calls that may wait for one of those, more are told to come back: 0, which is 256
+}
+
+// A Root is a folder of the host that a server sees, at the same path.
+type Root struct {
+	Path     string `yaml:"path"`
+	ReadOnly bool   `yaml:"read_only"` // true
+}
+
+// A ServerSecret is added to requests to one host, outside of the sandbox.
+type ServerSecret struct {
+	Name   string `yaml:"name"`   // in the secret store
+	Header string `yaml:"header"` // of requests to host
+	Prefix string `yaml:"prefix"` // before the value, e.g. "Bearer ": ""
+	Host   string `yaml:"host"`   // host:port, one of egress
+}
+
+// ServerLimits bound a server in a sandbox. There is no limit of time. Zero is
+// the default.
+type ServerLimits struct {
+	Memory    Size    `yaml:"memory"`    // 512MiB
+	Processes int     `yaml:"processes"` // 128
+	Disk      Size    `yaml:"disk"`      // of temporary files, in memory: 64MiB
+	CPUs      float64 `yaml:"cpus"`      // 1
+	State     Size    `yaml:"state"`     // of its own folder, which outlives it: 256MiB
+}
+
+// Confinement returns what the server may use in the vocabulary of the path,
+// without the values of secrets.
+func (s Server) Confinement() sallyport.Confinement {
+	c := sallyport.Confinement{Egress: s.Egress, State: int64(s.Limits.State), Limits: sallyport.Limits{
+		Memory: int64(s.Limits.Memory), Processes: s.Limits.Processes, Disk: int64(s.Limits.Disk), CPUs: s.Limits.CPUs,
+	}}
+	for _, r := range s.Roots {
+		c.Roots = append(c.Roots, sallyport.Root{Path: r.Path, Writable: !r.ReadOnly})
+	}
+	for _, v := range s.Secrets {
+		c.Inject = append(c.Inject, sallyport.Injected{SecretGrant: sallyport.SecretGrant{Name: v.Name, Header: v.Header, Prefix: v.Prefix, Host: v.Host}})
+	}
+	return c
 }
 
 // A Profile is a named subset of the tools.
@@ -85,10 +132,22 @@ type Profile struct {
 type Sandbox struct {
 	Host   string        `yaml:"host"`   // unix socket or HOST:PORT of a sandbox host: "", a local one that serve starts
 	Image  string        `yaml:"image"`  // default image: default
+	Images []string      `yaml:"images"` // others that a call of a built-in tool may choose as its image: none
 	Runs   int           `yaml:"runs"`   // sandboxes at once: 16
 	Queue  int           `yaml:"queue"`  // runs that may wait for one of those to end: 64
 	Warm   int           `yaml:"warm"`   // started sandboxes that may wait for the next call of their kind, about 30 MB each: 4, 0 for none
 	Limits SandboxLimits `yaml:"limits"` // of a tool that names none
+
+	Sessions Sessions `yaml:"sessions"` // sandboxes that stay
+}
+
+// Sessions bound the sandboxes that stay between calls.
+type Sessions struct {
+	Count    int           `yaml:"count"`     // at once: 16, 0 for none
+	PerAgent int           `yaml:"per_agent"` // of one agent at once: 4
+	Rest     time.Duration `yaml:"rest"`      // without a call, after which the memory of one goes to an encrypted file: 1m, 0 for never
+	Idle     time.Duration `yaml:"idle"`      // without a call, after which one ends: 10m
+	Life     time.Duration `yaml:"life"`      // after which one ends in any case: 8h
 }
 
 // SandboxLimits bound one run.
@@ -232,7 +291,7 @@ type Telemetry struct {
 
 // The defaults of a server.
 const (
-	DefaultIsolation = IsolationUID
+	DefaultIsolation = IsolationGVisor
 	DefaultTimeout   = 60 * time.Second
 	DefaultMaxLine   = 16 * MiB
 )
@@ -247,7 +306,7 @@ func Default() *Config {
 		Sandbox: Sandbox{Image: "default", Runs: 16, Queue: 64, Warm: 4, Limits: SandboxLimits{
 			Timeout: l.Timeout, Memory: Size(l.Memory), Processes: l.Processes,
 			Disk: Size(l.Disk), Output: Size(l.Output), CPUs: l.CPUs,
-		}},
+		}, Sessions: Sessions{Count: 16, PerAgent: 4, Rest: time.Minute, Idle: 10 * time.Minute, Life: 8 * time.Hour}},
 		Approvals: Approvals{Wait: 5 * time.Minute, DecideBy: time.Hour, RunBy: 15 * time.Minute, Cooldown: 5 * time.Minute,
 			PerAgent: 20, PerTenant: 500, Irreversible: Approvers{Quorum: 1}, Passkeys: PasskeysEnrolled, Webhooks: map[string]Webhook{}},
 		Sagas:       Sagas{Plans: "sagas", OpenFor: 15 * time.Minute, OnTimeout: "rollback", Lease: 30 * time.Second, Concurrency: 16},

@@ -38,7 +38,7 @@ profiles:
   support: {servers: [web], tools: [files__read, run_*]}
 policies: /srv/policies
 tools: t
-sandbox: {host: ./sandboxd.sock, image: python, runs: 2, queue: 7, warm: 3, limits: {timeout: 5s, memory: 1GiB, processes: 8, disk: 2MiB, output: 64KiB, cpus: 0.5}}
+sandbox: {host: ./sandboxd.sock, image: python, runs: 2, queue: 7, warm: 3, limits: {timeout: 5s, memory: 1GiB, processes: 8, disk: 2MiB, output: 64KiB, cpus: 0.5}, sessions: {count: 5, per_agent: 2, rest: 0s, idle: 1m, life: 1h}}
 egress: {private: [10.1.0.0/16, "fd00::/8"]}
 secrets: {keys: k}
 approvals: {wait: 0s, decide_by: 2h, run_by: 1m, cooldown: 1m, per_agent: 3, per_tenant: 9, irreversible: {groups: [finance, security], quorum: 2}, escalate: {after: 1h, groups: [board]}}
@@ -79,7 +79,7 @@ telemetry: {endpoint: "http://127.0.0.1:4318", sample: 0, metrics: false, log: d
 		Policies: "/srv/policies", Tools: "/etc/sallyport/t",
 		Sandbox: config.Sandbox{Host: "/etc/sallyport/sandboxd.sock", Image: "python", Runs: 2, Queue: 7, Warm: 3, Limits: config.SandboxLimits{
 			Timeout: 5 * time.Second, Memory: config.GiB, Processes: 8, Disk: 2 * config.MiB, Output: 64 * config.KiB, CPUs: 0.5,
-		}},
+		}, Sessions: config.Sessions{Count: 5, PerAgent: 2, Idle: time.Minute, Life: time.Hour}},
 		Egress: config.Egress{Private: []string{"10.1.0.0/16", "fd00::/8"}}, Secrets: config.Secrets{Keys: "/etc/sallyport/k"},
 		Approvals: config.Approvals{DecideBy: 2 * time.Hour, RunBy: time.Minute, Cooldown: time.Minute, PerAgent: 3, PerTenant: 9,
 			Irreversible: config.Approvers{Groups: []string{"finance", "security"}, Quorum: 2}, Escalate: config.Escalate{After: time.Hour, Groups: []string{"board"}}, Passkeys: "enrolled", Webhooks: map[string]config.Webhook{}},
@@ -137,7 +137,7 @@ func TestStarterIsDefault(t *testing.T) {
 	}
 	c.Approvals.URL, c.Approvals.Webhooks = want.Approvals.URL, want.Approvals.Webhooks
 	c.Approvals.Irreversible, c.Approvals.Escalate = want.Approvals.Irreversible, want.Approvals.Escalate
-	if c != nil && (!reflect.DeepEqual(c.Limits, want.Limits) || c.Idempotency != want.Idempotency || !reflect.DeepEqual(c.Approvals, want.Approvals) || c.Sagas != want.Sagas || c.Sandbox != want.Sandbox || !reflect.DeepEqual(c.Redact, want.Redact)) {
+	if c != nil && (!reflect.DeepEqual(c.Limits, want.Limits) || c.Idempotency != want.Idempotency || !reflect.DeepEqual(c.Approvals, want.Approvals) || c.Sagas != want.Sagas || !reflect.DeepEqual(c.Sandbox, want.Sandbox) || !reflect.DeepEqual(c.Redact, want.Redact)) {
 		t.Errorf("the examples differ from the defaults: %+v", c)
 	}
 }

@@ -40,7 +40,7 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, text bool) {
 		unit(d, n, v, path, parseDuration, durationHint)
 		return
 	case Size:
-		unit(d, n, v, path, parseSize, sizeHint)
+		unit(d, n, v, path, ParseSize, sizeHint)
 		return
 	}
 	switch v.Kind() {
@@ -204,6 +204,9 @@ func (d *decoder) list(n ast.Node, v reflect.Value, path string, text bool) {
 	for i, item := range s.Values {
 		name := path + "[" + strconv.Itoa(i) + "]"
 		d.places[name] = at(item.GetToken())
+		if out.Index(i).Type() == reflect.TypeFor[Root]() {
+			out.Index(i).Set(reflect.ValueOf(Root{ReadOnly: true}))
+		}
 		d.value(item, out.Index(i), name, text)
 	}
 	v.Set(out)

@@ -38,7 +38,8 @@ func (s Size) String() string {
 
 const sizeHint = `write a whole number and a unit, for example 64KiB, 512MiB or 1GiB`
 
-func parseSize(s string) (Size, error) {
+// ParseSize reads a size that is written like 512MiB.
+func ParseSize(s string) (Size, error) {
 	for _, u := range units {
 		number, ok := strings.CutSuffix(s, u.name)
 		if !ok {

@@ -63,7 +63,11 @@ func detail(err error) string {
 		return line.Printable(fmt.Sprintf("%v: %v", errNoConnection, op), 1000)
 	}
 	if e, ok := errors.AsType[*sallyport.Error](err); ok && !errors.Is(err, errNoConnection) {
-		return line.Printable(e.Message, 1000)
+		text := e.Message
+		if e.Hint != "" {
+			text += " (" + e.Hint + ")"
+		}
+		return line.Printable(text, 1000)
 	}
 	return line.Printable(err.Error(), 1000)
 }

@@ -180,6 +180,19 @@ func (h *hostile) call(m wire.Message) {
 	switch name {
 	case "hang":
 		write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`+"\n", wire.Path(m.Params, "_meta", "progressToken")))
+	case "hold": // answers, beside other calls, once a file is there
+		file, _ := wire.String(wire.Member(args, "until"))
+		go func() {
+			for {
+				if _, err := os.Stat(file); err == nil {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			result(m.ID, text("held"))
+		}()
+	case "pid":
+		result(m.ID, text(strconv.Itoa(os.Getpid())))
 	case "fail":
 		result(m.ID, `{"content":[{"type":"text","text":"as asked"}],"isError":true}`)
 	case "env":

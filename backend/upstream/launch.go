@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sallyport.dev/sallyport"
 )
 
 // A LaunchSpec says which program to start.
@@ -13,6 +15,9 @@ type LaunchSpec struct {
 	Name string   // the server's configured name
 	Argv []string // passed as it is, no shell
 	Env  []string // the whole environment, "NAME=value"
+	Own  []string // what of it the operator wrote
+
+	Confinement sallyport.Confinement // for isolations that know one
 }
 
 // A Process is a running server.

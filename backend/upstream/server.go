@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/upstream/line"
+	"sallyport.dev/sallyport/backend/upstream/turn"
 )
 
 // A State says how a server does.
@@ -55,7 +57,8 @@ type server struct {
 	life     context.Context //nolint:containedctx // ends when the server is removed, with all its calls
 	cancel   context.CancelFunc
 	ended    chan struct{} // closed when the supervisor is done
-	kick     chan struct{} // closed to wake a lazy server
+	kick     chan struct{} // holds one: wakes a server that sleeps
+	line     *turn.Line    // of calls
 	relist   chan struct{} // asks for a listing
 	lists    chan struct{} // held by the one listing that runs
 
@@ -76,8 +79,11 @@ type server struct {
 func start(ctx context.Context, c Config, o *Options) *server {
 	s := &server{
 		Config: c, o: o, endpoint: c.endpoint(), state: StateIdle,
-		ended: make(chan struct{}), kick: make(chan struct{}), relist: make(chan struct{}, 1), lists: make(chan struct{}, 1), changed: make(chan struct{}),
-		down: time.Now(),
+		ended: make(chan struct{}), kick: make(chan struct{}, 1), relist: make(chan struct{}, 1), lists: make(chan struct{}, 1), changed: make(chan struct{}),
+		down: time.Now(), line: turn.New(cmp.Or(c.Calls, o.Calls), cmp.Or(c.Queue, o.Queue)),
+	}
+	if !s.Lazy {
+		s.state = StateStarting
 	}
 	s.life, s.cancel = context.WithCancel(ctx)
 	go s.supervise(s.life)
@@ -99,14 +105,10 @@ func (s *server) supervise(ctx context.Context) {
 	var lists sync.WaitGroup
 	defer lists.Wait()
 	lists.Go(func() { s.keepListed(ctx) })
-	if s.Lazy {
-		select {
-		case <-s.kick:
-		case <-ctx.Done():
-			return
-		}
+	if s.Lazy && !s.sleep(ctx) {
+		return
 	}
-	for failures := 0; ctx.Err() == nil; {
+	for failures, said := 0, ""; ctx.Err() == nil; { // said: why it is down
 		s.set(func() { s.state = StateStarting })
 		begun := time.Now()
 		se, err := s.connect(ctx)
@@ -121,7 +123,17 @@ func (s *server) supervise(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.o.Log.Warn("upstream is down", "server", s.Name, "error", err)
+		if errors.Is(err, errIdle) {
+			failures = 0
+			if !s.sleep(ctx) {
+				return
+			}
+			continue
+		}
+		if failures == 0 || err.Error() != said {
+			said = err.Error()
+			s.o.Log.Warn("upstream is down", "server", s.Name, "error", err)
+		}
 		s.set(func() {
 			s.state, s.se, s.lastErr = StateDown, nil, err
 			s.restarts++
@@ -139,15 +151,28 @@ func (s *server) supervise(ctx context.Context) {
 	}
 }
 
-// attend waits for the end of a session and cleans up after it.
+// attend waits for the end of a session, or until it has been idle for long
+// enough, and cleans up after it.
 func (s *server) attend(ctx context.Context, se *session) error {
-	select {
-	case <-se.link.done():
-	case <-ctx.Done():
+	defer se.link.close(s.o.Grace)
+	began, look := time.Now(), make(<-chan time.Time) // never
+	if s.Idle > 0 {
+		t := time.NewTicker(min(s.Idle/4+1, time.Second))
+		defer t.Stop()
+		look = t.C
 	}
-	err := se.link.failure()
-	se.link.close(s.o.Grace)
-	return err
+	for {
+		select {
+		case <-se.link.done():
+			return se.link.failure()
+		case <-ctx.Done():
+			return se.link.failure()
+		case <-look:
+			if s.retire(se, began) {
+				return errIdle
+			}
+		}
+	}
 }
 
 // backOff is the pause before the nth try in a row: doubled each time, up to
@@ -222,18 +247,6 @@ func (s *server) acquire(ctx context.Context) (*session, error) {
 	}
 }
 
-// wake starts a lazy server.
-func (s *server) wake() {
-	if s.Lazy {
-		s.mu.Lock()
-		if s.state == StateIdle {
-			s.state, s.down = StateStarting, time.Now()
-			close(s.kick)
-		}
-		s.mu.Unlock()
-	}
-}
-
 func (s *server) notReady(err error) error {
 	return unavailable(err, fmt.Sprintf("server %q is not available: %s", s.Name, brief(err)), "try later; the operator sees more under servers list")
 }
@@ -243,6 +256,11 @@ func (s *server) run(ctx context.Context, job sallyport.Job) (sallyport.Output, 
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
+	leave, err := s.enter(inner)
+	if err != nil {
+		return sallyport.Output{}, err
+	}
+	defer leave()
 	out, err := s.deliver(inner, job)
 	if err != nil && isContext(err) && ctx.Err() == nil {
 		return out, &sallyport.Error{

@@ -12,6 +12,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/upstream/param"
+	"sallyport.dev/sallyport/backend/upstream/result"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -53,7 +54,7 @@ func (s *server) connect(ctx context.Context) (*session, error) {
 		l = newWebLink(se)
 	} else {
 		p, err := s.o.Launchers[s.Isolation].Launch(ctx, LaunchSpec{
-			Name: s.Name, Argv: s.Argv, Env: environment(s.o.Environ, s.Env),
+			Name: s.Name, Argv: s.Argv, Env: environment(s.o.Environ, s.Env), Own: s.Env, Confinement: s.Confinement,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("it cannot be started: %w", err)
@@ -216,12 +217,12 @@ func (se *session) callTool(ctx context.Context, job sallyport.Job) (sallyport.O
 	}
 	if err != nil {
 		if errors.Is(err, errMalformed) {
-			return malformed(err.Error()), nil
+			return result.Malformed(err.Error()), nil
 		}
 		return sallyport.Output{}, se.s.fail(err)
 	}
 	se.answered.Store(true)
-	return output(m.Result), nil
+	return result.Output(m.Result), nil
 }
 
 // callParams writes the parameters of tools/call around the arguments.

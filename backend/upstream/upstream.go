@@ -44,6 +44,12 @@ type Config struct {
 
 	// Lazy servers start with the first call, others at once.
 	Lazy bool
+
+	Confinement sallyport.Confinement // of a program in a sandbox
+
+	Calls int           // at once; 0 is Options.Calls
+	Queue int           // calls that may wait for those; 0 is Options.Queue
+	Idle  time.Duration // after which a program without calls is stopped, until the next one; 0 is never
 }
 
 // Options bound what servers may do. A zero field means the default.
@@ -66,6 +72,8 @@ type Options struct {
 	Refresh    time.Duration // between listings, default 5 min
 	Call       time.Duration // for a call that brings no time of its own, default 2 min
 	Grace      time.Duration // for a program to end, default 3 s
+	Calls      int           // of one server at once, default 64
+	Queue      int           // calls that may wait for one server, default 256
 	BackOff    time.Duration // before the first restart, default 100 ms, doubled up to 30 s
 }
 
@@ -81,6 +89,12 @@ func (o *Options) fill() {
 	}
 	if o.MaxMessage == 0 {
 		o.MaxMessage = 8 << 20
+	}
+	if o.Calls == 0 {
+		o.Calls = 64
+	}
+	if o.Queue == 0 {
+		o.Queue = 256
 	}
 	if o.Version == "" {
 		o.Version = "0"
@@ -201,12 +215,18 @@ func (c Config) isolation() string {
 	return c.Isolation
 }
 
-// endpoint identifies where calls go: the URL, or the digest of the command.
+// endpoint identifies where calls go: the URL, or the digest of the command and
+// of what it may reach and see.
 func (c Config) endpoint() string {
 	if c.URL != "" {
 		return c.URL
 	}
-	b, err := json.Marshal(append([]string{c.Isolation}, c.Argv...))
+	what := append([]string{c.Isolation}, c.Argv...)
+	what = append(what, c.Confinement.Egress...)
+	for _, r := range c.Confinement.Roots {
+		what = append(what, fmt.Sprintf("root %q %t", r.Path, r.Writable))
+	}
+	b, err := json.Marshal(what)
 	if err != nil {
 		return ""
 	}

@@ -1,10 +1,12 @@
 package upstream_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -289,6 +291,25 @@ func TestFO21_ExitsAfterEachReply(t *testing.T) {
 	}
 	if st := status(t, b, "s"); st.Restarts < 2 {
 		t.Errorf("%d restarts after three one-shot calls", st.Restarts)
+	}
+}
+
+// A server that stays down for one reason is told of once.
+func TestSaysOnceWhyItIsDown(t *testing.T) {
+	var said bytes.Buffer // one server, so one writer, and read when it is closed
+	o := options()
+	o.Log = slog.New(slog.NewTextHandler(&said, nil))
+	b := open(t, o, upstream.Config{Name: "s", Argv: []string{"/no/such/program"}, Isolation: "none"})
+	for deadline := time.Now().Add(20 * time.Second); status(t, b, "s").Restarts < 4; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it was not tried again")
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(said.String(), "upstream is down"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, said.String())
 	}
 }
 

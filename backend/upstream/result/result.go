@@ -1,4 +1,5 @@
-package upstream
+// Package result judges what a server answered to tools/call.
+package result
 
 import (
 	"encoding/json"
@@ -9,17 +10,17 @@ import (
 	"sallyport.dev/sallyport/wire"
 )
 
-// output takes a result of tools/call. A well-formed one passes byte for byte;
+// Output takes a result of tools/call. A well-formed one passes byte for byte;
 // anything else becomes a tool error that says what is wrong.
-func output(result json.RawMessage) sallyport.Output {
+func Output(result json.RawMessage) sallyport.Output {
 	if wrong := faulty(result); wrong != "" {
-		return malformed(wrong)
+		return Malformed(wrong)
 	}
 	return sallyport.Output{Content: result, IsError: string(wire.Member(result, "isError")) == "true"}
 }
 
-// malformed is the tool error in place of an answer that cannot be used.
-func malformed(wrong string) sallyport.Output {
+// Malformed is the tool error in place of an answer that cannot be used.
+func Malformed(wrong string) sallyport.Output {
 	text := "The server's answer cannot be used: " + line.Printable(wrong, 500) + ". The call may have taken effect; look before you call again."
 	b := wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text)
 	b = append(b, `}],"structuredContent":{"code":"upstream_error","step":"execute","message":`...)

@@ -1,0 +1,74 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/upstream/turn"
+)
+
+// However many calls come, a server is one program, with so many calls at once;
+// more wait in line, and when the line is full they are told to come back.
+
+// errIdle is why a session was ended that nobody used.
+var errIdle = errors.New("idle")
+
+// comeBack is how long a call that found the line full is told to wait.
+const comeBack = time.Second
+
+// enter takes one of the server's places, and waits for one if there is room in
+// the line. Errors wrap ErrNotExecuted.
+func (s *server) enter(ctx context.Context) (leave func(), err error) {
+	leave, err = s.line.Enter(ctx)
+	if errors.Is(err, turn.ErrFull) {
+		at, queue := s.line.Bounds()
+		return nil, &sallyport.Error{
+			Code: sallyport.RateLimited, Step: sallyport.Execute, RetryAfter: comeBack, Err: sallyport.ErrNotExecuted,
+			Message: fmt.Sprintf("server %q has %d calls at once and %d more that wait", s.Name, at, queue),
+			Hint:    "try again after retry_after; an operator can raise calls and queue of the server",
+		}
+	}
+	if err != nil {
+		return nil, notSent(err)
+	}
+	return leave, nil
+}
+
+// retire takes a session away that no call uses, and none has for long enough.
+func (s *server) retire(se *session, began time.Time) bool {
+	idle := false
+	s.set(func() {
+		since, empty := s.line.Empty()
+		idle = empty && s.se == se && len(s.lists) == 0 && time.Since(since) > s.Idle && time.Since(began) > s.Idle
+		if idle {
+			s.state, s.se = StateIdle, nil
+		}
+	})
+	return idle
+}
+
+// sleep waits until a call wakes the server.
+func (s *server) sleep(ctx context.Context) bool {
+	select {
+	case <-s.kick:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// wake starts a server that sleeps.
+func (s *server) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == StateIdle {
+		s.state, s.down = StateStarting, time.Now()
+		select {
+		case s.kick <- struct{}{}:
+		default:
+		}
+	}
+}
