@@ -55,6 +55,9 @@ type call struct {
 	*http.Request
 	peer  Peer   // who is at the other end
 	admin string // who is logged in, "" if nobody
+
+	w    http.ResponseWriter // for an answer that is not JSON
+	file io.Reader           // the body, for a route that takes it as it is, of whatever size
 }
 
 // need says what a route asks of its caller.
@@ -92,6 +95,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/webhooks", operator, "list the webhooks and their outboxes", s.listWebhooks},
 		{"POST", "/api/v1/webhooks/{name}/{change}", operator, "test a webhook, or retry what it gave up", s.changeWebhook},
 		{"GET", "/api/v1/audit", operator, "search the audit log", s.search},
+		{"POST", "/api/v1/audit/retire", human, "retire the log of a gateway that is gone for good", s.retireLog},
 		{"GET", "/api/v1/tools", operator, "list the tools", s.listTools},
 		{"GET", "/api/v1/tools/{name}", operator, "show a tool", s.showTool},
 		{"GET", "/api/v1/tools/{name}/diff", operator, "what changed in a quarantined tool", s.diffTool},
@@ -99,6 +103,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/servers", operator, "list the upstream servers", s.listServers},
 		{"POST", "/api/v1/servers", operator, "add an upstream server", s.addServer},
 		{"DELETE", "/api/v1/servers/{name}", operator, "remove an upstream server", s.removeServer},
+		{"POST", "/api/v1/servers/{name}/update", operator, "install a server's package afresh, and start it again", s.updateServer},
 		{"GET", "/api/v1/reservations", operator, "list reservations", s.listReservations},
 		{"POST", "/api/v1/reservations/resolve", operator, "say how a call of unknown outcome ended", s.resolve},
 		{"GET", "/api/v1/sagas", operator, "list sagas", s.listSagas},
@@ -112,6 +117,8 @@ func (s *Server) routes() []route {
 		{"POST", "/api/v1/policies/reload", operator, "read the policies again", s.reload},
 		{"POST", "/api/v1/sandboxes", operator, "run a command in a sandbox", s.sandboxRun},
 		{"GET", "/api/v1/sandboxes", operator, "list running sandboxes", s.sandboxList},
+		{"PUT", "/api/v1/sessions/{session}/file", operator, "store the body as a file of an agent's session", s.putFile},
+		{"GET", "/api/v1/sessions/{session}/file", operator, "the content of a file of an agent's session", s.getFile},
 	}
 }
 
@@ -137,8 +144,8 @@ func (s *Server) Handler() http.Handler {
 }
 
 func (s *Server) serve(w http.ResponseWriter, req *http.Request, r route) {
+	c := call{Request: req, peer: peerOf(req), w: w, file: req.Body}
 	req.Body = http.MaxBytesReader(w, req.Body, MaxBody)
-	c := call{Request: req, peer: peerOf(req)}
 	if err := s.identify(&c, r.need); err != nil {
 		fail(w, err)
 		return
@@ -151,7 +158,9 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, r route) {
 		fail(w, err)
 		return
 	}
-	write(w, http.StatusOK, out)
+	if _, done := out.(sent); !done {
+		write(w, http.StatusOK, out)
+	}
 }
 
 // identify fills in who calls, and refuses who may not.

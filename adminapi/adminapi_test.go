@@ -152,7 +152,9 @@ var operations = map[string]string{
 	"GET /api/v1/tools/{name}/diff":          "operators' records",
 	"POST /api/v1/tools/{name}/approve":      "operators' records",
 	"DELETE /api/v1/servers/{name}":          "operators' records",
+	"POST /api/v1/servers/{name}/update":     "operators' records",
 	"POST /api/v1/reservations/resolve":      "an operator's word on a call that is over",
+	"POST /api/v1/audit/retire":              "a human's word on the record of a gateway that is gone",
 	"PUT /api/v1/secrets/{name}":             "operators' records",
 	"DELETE /api/v1/secrets/{name}":          "operators' records",
 	"GET /api/v1/sagas":                      "operators' records",
@@ -167,6 +169,8 @@ var operations = map[string]string{
 	"GET /api/v1/webhooks":                   "operators' records",
 	"POST /api/v1/webhooks/{name}/{change}":  "a message to a tool that the operator attached",
 	"POST /api/v1/policies/explain":          "takes the path's steps up to the decision, and makes no call",
+	"PUT /api/v1/sessions/{session}/file":    "move_file",
+	"GET /api/v1/sessions/{session}/file":    "move_file",
 }
 
 // TO-28: there is one decision for one ticket, and no way to name several.
@@ -220,7 +224,7 @@ func TestEveryRouteIsAnOperationOrSaysWhy(t *testing.T) {
 // deciding needs a human's login everywhere.
 func TestWhoMayAsk(t *testing.T) {
 	for _, r := range func() []route { s, _ := newServer(true); return s.routes() }() {
-		path := strings.NewReplacer("{id}", "x", "{name}", "x", "{change}", "rotate", "{decision}", "approve").Replace(r.path)
+		path := strings.NewReplacer("{session}", "x", "{id}", "x", "{name}", "x", "{change}", "rotate", "{decision}", "approve").Replace(r.path)
 		s, _ := newServer(true)
 		base, c := onTCP(t, s)
 		if code, body := ask(t, c, r.method, base+path, "", "{}"); r.need != nobody && code != 401 {

@@ -61,6 +61,10 @@ type Admins interface {
 // Audit reads the record. (audit)
 type Audit interface {
 	Search(ctx context.Context, q AuditQuery) ([]AuditEntry, error)
+
+	// Retire writes down where the log of a gateway ended that is gone for good,
+	// and returns how many entries it has.
+	Retire(ctx context.Context, log, by, reason string) (entries int64, err error)
 }
 
 // An AuditQuery selects entries; empty fields select all.
@@ -94,6 +98,8 @@ type Servers interface {
 	// AddServer takes the JSON form of one entry of `servers` in sallyport.yaml.
 	AddServer(ctx context.Context, name string, config json.RawMessage, e sallyport.Entry) (ServerStatus, error)
 	RemoveServer(ctx context.Context, name string, e sallyport.Entry) error
+	// UpdateServer installs the package of a server afresh and starts it again.
+	UpdateServer(ctx context.Context, name string, e sallyport.Entry) (ServerStatus, error)
 }
 
 // A ServerStatus says how one upstream is.
@@ -103,7 +109,9 @@ type ServerStatus struct {
 	Era       string   `json:"era,omitempty"`
 	Version   string   `json:"version,omitempty"`
 	Isolation string   `json:"isolation"`
-	Source    string   `json:"source"` // configuration or database
+	Reaches   []string `json:"reaches,omitempty"` // of a server in a sandbox: host:port
+	Sees      []string `json:"sees,omitempty"`    // and folders of the host
+	Source    string   `json:"source"`            // configuration or database
 	Command   string   `json:"command,omitempty"`
 	URL       string   `json:"url,omitempty"`
 	Tools     int      `json:"tools"`
@@ -174,4 +182,5 @@ type SandboxInfo struct {
 	Tier    string    `json:"tier"`
 	CallID  string    `json:"call_id,omitempty"`
 	Started time.Time `json:"started"`
+	State   string    `json:"state"` // running, or deleting: what is left of it cannot be deleted yet
 }

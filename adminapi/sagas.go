@@ -40,7 +40,7 @@ func (s *Server) listSagas(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := oneOf(c.FormValue("state"), sallyport.SagaStates...)
+	state, err := oneOf("state", c.FormValue("state"), sallyport.SagaStates...)
 	if err != nil {
 		return nil, err
 	}

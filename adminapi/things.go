@@ -93,6 +93,9 @@ func (s *Server) letIn(config json.RawMessage) any {
 		Args      []string `json:"args,omitempty"`
 		URL       string   `json:"url,omitempty"`
 		Isolation string   `json:"isolation,omitempty"`
+		Egress    []string `json:"egress,omitempty"`
+		Roots     any      `json:"roots,omitempty"`
+		Secrets   any      `json:"secrets,omitempty"` // their names
 	}
 	if err := json.Unmarshal(config, &in); err != nil {
 		return nil // AddServer refuses it
@@ -107,6 +110,11 @@ func (s *Server) letIn(config json.RawMessage) any {
 func (s *Server) removeServer(c call) (any, error) {
 	name := c.PathValue("name")
 	return struct{}{}, s.Servers.RemoveServer(c.Context(), name, s.audited(c, "servers remove", name, nil))
+}
+
+func (s *Server) updateServer(c call) (any, error) {
+	name := c.PathValue("name")
+	return s.Servers.UpdateServer(c.Context(), name, s.audited(c, "servers update", name, nil))
 }
 
 func (s *Server) listSecrets(c call) (any, error) {

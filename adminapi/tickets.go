@@ -16,7 +16,7 @@ func (s *Server) listTickets(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := oneOf(c.FormValue("state"), sallyport.TicketPending, sallyport.TicketApproved, sallyport.TicketRejected,
+	state, err := oneOf("state", c.FormValue("state"), sallyport.TicketPending, sallyport.TicketApproved, sallyport.TicketRejected,
 		sallyport.TicketExpired, sallyport.TicketWithdrawn, sallyport.TicketConsumed, sallyport.TicketVoid)
 	if err != nil {
 		return nil, err
@@ -47,9 +47,9 @@ type TicketApart struct {
 	Differs []string `json:"differs,omitempty"`
 }
 
-// oneOf is a state to list by: "" for all, or one that exists. A misspelt one
+// oneOf is what to list by, such as a state: "" for all, or one that exists. A misspelt one
 // would match nothing, and nothing looks like good news.
-func oneOf[S ~string](state string, all ...S) (string, error) {
+func oneOf[S ~string](what, state string, all ...S) (string, error) {
 	if state == "" || slices.Contains(all, S(state)) {
 		return state, nil
 	}
@@ -57,7 +57,7 @@ func oneOf[S ~string](state string, all ...S) (string, error) {
 	for i, s := range all {
 		names[i] = string(s)
 	}
-	return "", &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("there is no state %q", state), Hint: "one of " + strings.Join(names, ", ")}
+	return "", &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("there is no %s %.64q", what, state), Hint: "one of " + strings.Join(names, ", ")}
 }
 
 // A ShownTicket is a ticket with what a human decides on: the same view that
@@ -100,10 +100,16 @@ func (s *Server) search(c call) (any, error) {
 	if q.Limit, err = c.limit(100); err != nil {
 		return nil, err
 	}
+	if _, err = oneOf("kind", q.Kind, sallyport.EntryKinds...); err != nil {
+		return nil, err
+	}
+	if _, err = oneOf("code", q.Code, append([]sallyport.Code{"ok"}, sallyport.Codes...)...); err != nil {
+		return nil, err
+	}
 	for name, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
 		if v := c.FormValue(name); v != "" {
-			if *at, err = time.Parse(time.RFC3339, v); err != nil {
-				return nil, &sallyport.Error{Code: sallyport.Invalid, Message: name + ": " + err.Error(), Hint: "a time such as 2026-01-02T15:04:05Z"}
+			if *at, err = moment(v); err != nil {
+				return nil, &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("%s: %.40q is no time", name, v), Hint: "a time such as 2026-01-02T15:04:05Z, or how long ago, such as 2h"}
 			}
 		}
 	}
@@ -111,6 +117,28 @@ func (s *Server) search(c call) (any, error) {
 	return struct {
 		Entries []AuditEntry `json:"entries"`
 	}{orEmpty(entries)}, err
+}
+
+// moment reads a time, or how long ago it was.
+func moment(s string) (time.Time, error) {
+	if ago, err := time.ParseDuration(s); err == nil {
+		return time.Now().Add(-ago), nil
+	}
+	return time.Parse(time.RFC3339, s)
+}
+
+func (s *Server) retireLog(c call) (any, error) {
+	var in struct{ Log, Reason string }
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
+	if in.Log == "" || in.Reason == "" {
+		return nil, &sallyport.Error{Code: sallyport.Invalid, Message: "log and reason are needed", Hint: "say which log, and why its gateway will not come back"}
+	}
+	n, err := s.Audit.Retire(c.Context(), in.Log, c.actor(), in.Reason)
+	return struct {
+		Entries int64 `json:"entries"`
+	}{n}, err
 }
 
 func (c call) limit(deflt int) (int, error) {
@@ -130,8 +158,8 @@ func (s *Server) listReservations(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := oneOf(c.FormValue("state"), sallyport.Reserved, sallyport.AwaitingApproval, sallyport.Executing,
-		sallyport.Done, sallyport.Failed, sallyport.Unknown)
+	state, err := oneOf("state", c.FormValue("state"), append([]sallyport.ReservationState{sallyport.Reserved, sallyport.AwaitingApproval,
+		sallyport.Executing, sallyport.Done, sallyport.Failed, sallyport.Unknown}, sallyport.ClosedReservations...)...)
 	if err != nil {
 		return nil, err
 	}

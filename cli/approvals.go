@@ -42,7 +42,7 @@ func (a *App) approvalsList() *cobra.Command {
 						strings.Join(m.Differs, "; ")})
 				}
 			}
-			return a.table("TICKET STATE AGENT TOOL DECIDE-BY WHY DIFFERS", rows)
+			return a.Table("TICKET STATE AGENT TOOL DECIDE-BY WHY DIFFERS", rows)
 		})
 	}}
 	list.Flags().StringVar(&state, "state", "pending", "pending, approved, rejected, expired, consumed, void, withdrawn or all")
@@ -105,8 +105,12 @@ func (a *App) approvalsDecide(verb string) *cobra.Command {
 		return a.Show(t, func() error {
 			fmt.Fprintf(a.Out, "%s: %s\n", visible.String(t.ID), t.State)
 			if t.State == sallyport.TicketPending {
+				var yes []string
+				for _, v := range t.Votes {
+					yes = append(yes, v.By)
+				}
 				for _, d := range sallyport.Unmet(t.Widened(t.Demands), t.Votes) {
-					fmt.Fprintf(a.Out, "still needs %s\n", visible.String(d.String()))
+					fmt.Fprintf(a.Out, "not enough yet: it needs %s, and was approved by %s\n", visible.String(d.String()), visible.String(strings.Join(yes, ", ")))
 				}
 			}
 			return nil
@@ -146,7 +150,7 @@ func (a *App) AdminsCommands() []*cobra.Command {
 			for _, m := range out.Admins {
 				rows = append(rows, []string{m.Name, strings.Join(m.Groups, ","), m.CreatedAt.Format(time.RFC3339)})
 			}
-			return a.table("NAME GROUPS CREATED", rows)
+			return a.Table("NAME GROUPS CREATED", rows)
 		})
 	}}
 	set := &cobra.Command{Use: "groups NAME [GROUP…]", Short: "Set the groups of an admin (needs `sallyport login`)", Args: cobra.MinimumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {

@@ -28,7 +28,7 @@ import (
 
 func (a *App) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Verify, search and export the record"}
-	cmd.AddCommand(a.auditVerify(), a.auditSearch(), a.auditExport())
+	cmd.AddCommand(a.auditVerify(), a.auditSearch(), a.auditExport(), a.auditRetire())
 	return cmd
 }
 
@@ -199,9 +199,9 @@ func (a *App) auditSearch() *cobra.Command {
 	}}
 	for name, usage := range map[string]string{
 		"call": "only the call with this id", "principal": "only of this agent", "tool": "only of this tool",
-		"kind": "only intent, outcome, ticket, decision, admin or start",
+		"kind": "only intent, outcome, ticket, decision, admin, start or saga",
 		"code": "only what ended so: ok, denied, approval_pending, …", "text": "only with this text anywhere in the entry",
-		"since": "not before this time, such as 2026-01-31T08:00:00Z", "until": "before this time",
+		"since": "not before this time, such as 2026-01-31T08:00:00Z, or so long ago, such as 2h", "until": "before this time",
 	} {
 		q[name] = cmd.Flags().String(name, "", usage)
 	}
@@ -221,10 +221,36 @@ func (a *App) showEntries(entries []adminapi.AuditEntry) error {
 		if err := json.Unmarshal(e.Payload, &p); err != nil {
 			return fmt.Errorf("entry %d: %w", e.Seq, err)
 		}
+		ended := "-"
+		if e.Kind == sallyport.EntryOutcome {
+			ended = "ok" // as --code calls it
+		}
 		what := or(strings.TrimSpace(p.Action+" "+p.Target), string(p.State))
-		rows = append(rows, []string{strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339), string(e.Kind), or(p.Principal, p.By), what, or(string(p.Code), "-"), e.CallID})
+		rows = append(rows, []string{strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339), string(e.Kind), or(p.Principal, p.By), what, or(string(p.Code), ended), e.CallID})
 	}
-	return a.table("SEQ TIME KIND WHO WHAT CODE CALL", rows)
+	return a.Table("SEQ TIME KIND WHO WHAT CODE CALL", rows)
+}
+
+func (a *App) auditRetire() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "retire LOG", Short: "Write down where the log of a gateway ended that is gone for good", Args: cobra.ExactArgs(1),
+		Long: "Of several gateways on one database, one may be gone with its key. Its log stays; this one vouches for it from now on. `audit verify` then checks it without its key, and still notices when entries of it are missing, altered or added.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in, out := map[string]string{"log": args[0], "reason": reason}, struct {
+				Entries int64 `json:"entries"`
+			}{}
+			if err := a.API(cmd.Context(), "POST", "/audit/retire", in, &out); err != nil {
+				return err
+			}
+			return a.Show(out, func() error {
+				_, err := fmt.Fprintf(a.Out, "retired log %s with %d entries\n", visible.String(args[0]), out.Entries)
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why its gateway will not come back, for the record")
+	return cmd
 }
 
 func (a *App) auditExport() *cobra.Command {

@@ -70,7 +70,7 @@ func (a *App) typed(c *adminapi.Call, args []string) (err error) {
 			return err
 		}
 	}
-	c.Agent, err = a.agentOr(c.Agent)
+	c.Agent, err = a.AgentOr(c.Agent)
 	return err
 }
 
@@ -96,8 +96,8 @@ func (a *App) argument(s string) ([]byte, error) {
 	return b, err
 }
 
-// agentOr is the given agent, or the one that init made.
-func (a *App) agentOr(id string) (string, error) {
+// AgentOr is the given agent, or the one that init made.
+func (a *App) AgentOr(id string) (string, error) {
 	if id != "" {
 		return id, nil
 	}
@@ -119,7 +119,7 @@ func (a *App) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "token", Short: "Print a short-lived bearer token of an agent", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			id, err := a.agentOr(agent)
+			id, err := a.AgentOr(agent)
 			if err != nil {
 				return err
 			}

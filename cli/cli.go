@@ -121,8 +121,12 @@ func (a *App) Report(err error) {
 	if e.CallID != "" {
 		fmt.Fprintf(a.Err, "  call: %s\n", visible.String(e.CallID))
 	}
-	if e.Hint != "" {
-		fmt.Fprintf(a.Err, "  hint: %s\n", visible.String(e.Hint))
+	hint := e.Hint
+	if e.Code == sallyport.Pending && e.Ticket != "" {
+		hint = fmt.Sprintf("a human decides: `sallyport approvals show %[1]s`, then approve or reject; then run this again with --ticket %[1]s", e.Ticket)
+	}
+	if hint != "" {
+		fmt.Fprintf(a.Err, "  hint: %s\n", visible.String(hint))
 	}
 }
 
@@ -139,8 +143,8 @@ func (a *App) Print(v any) error {
 	return err
 }
 
-// table writes rows in columns, whatever came from elsewhere made visible.
-func (a *App) table(header string, rows [][]string) error {
+// Table writes rows in columns, whatever came from elsewhere made visible.
+func (a *App) Table(header string, rows [][]string) error {
 	w := tabwriter.NewWriter(a.Out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, strings.ReplaceAll(header, " ", "\t"))
 	for _, r := range rows {
@@ -149,10 +153,11 @@ func (a *App) table(header string, rows [][]string) error {
 		}
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
-	if len(rows) == 0 {
-		fmt.Fprintln(a.Err, "(none)")
+	if err := w.Flush(); err != nil || len(rows) > 0 {
+		return err
 	}
-	return w.Flush()
+	_, err := fmt.Fprintln(a.Err, "(none)")
+	return err
 }
 
 // Show prints v as JSON under --json, else calls text.

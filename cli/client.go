@@ -21,11 +21,6 @@ import (
 // API calls the admin API through the socket in the data folder: method and
 // path, in as the JSON body (nil for none), out for the answer.
 func (a *App) API(ctx context.Context, method, path string, in, out any) error {
-	socket := filepath.Join(a.Data, "admin.sock")
-	client := http.Client{Transport: &http.Transport{
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) },
-		DisableKeepAlives: true,
-	}}
 	var body io.Reader
 	if in != nil {
 		b, err := json.Marshal(in)
@@ -34,21 +29,14 @@ func (a *App) API(ctx context.Context, method, path string, in, out any) error {
 		}
 		body = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://gateway/api/v1"+path, body)
+	resp, err := a.Stream(ctx, method, path, body, 0)
 	if err != nil {
 		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return unreachable(socket, err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return unreachable(socket, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return failureOf(resp.StatusCode, b)
+		return unreachable(a.socket(), err)
 	}
 	if raw, ok := out.(*json.RawMessage); ok {
 		*raw = b
@@ -58,6 +46,37 @@ func (a *App) API(ctx context.Context, method, path string, in, out any) error {
 		return nil
 	}
 	return json.Unmarshal(b, out)
+}
+
+func (a *App) socket() string { return filepath.Join(a.Data, "admin.sock") }
+
+// Stream calls the admin API with a body that is not held in memory, of size
+// bytes (0: as many as there are, -1: not known), and returns its good answer.
+func (a *App) Stream(ctx context.Context, method, path string, body io.Reader, size int64) (*http.Response, error) {
+	client := http.Client{Transport: &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, a.socket()) },
+		DisableKeepAlives: true,
+	}}
+	req, err := http.NewRequestWithContext(ctx, method, "http://gateway/api/v1"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if size != 0 {
+		req.ContentLength = size
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, unreachable(a.socket(), err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, adminapi.MaxBody))
+	if err != nil {
+		return nil, unreachable(a.socket(), err)
+	}
+	return nil, failureOf(resp.StatusCode, b)
 }
 
 // dial connects to a unix socket, also where its path is longer than the

@@ -57,7 +57,7 @@ func (a *App) passkeysCommand() *cobra.Command {
 				}
 				rows = append(rows, []string{k.ID, k.Admin, k.RPID, used, k.Label})
 			}
-			return a.table("PASSKEY ADMIN FOR LAST-USED NAME", rows)
+			return a.Table("PASSKEY ADMIN FOR LAST-USED NAME", rows)
 		})
 	}})
 	return cmd
@@ -143,7 +143,7 @@ func (a *App) webhooksCommand() *cobra.Command {
 				}
 				rows = append(rows, []string{w.Name, or(w.Host, "-"), decides, fmt.Sprint(w.Waiting), fmt.Sprint(w.Sent), fmt.Sprint(w.Dead), w.Error})
 			}
-			return a.table("NAME TELLS DECIDES WAITING SENT DEAD LAST-ERROR", rows)
+			return a.Table("NAME TELLS DECIDES WAITING SENT DEAD LAST-ERROR", rows)
 		})
 	}}
 	test := &cobra.Command{Use: "test NAME", Short: "Send a message of type test, now", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {

@@ -30,7 +30,7 @@ func (a *App) toolsCommand() *cobra.Command {
 				for _, t := range out.Tools {
 					rows = append(rows, []string{t.Name, t.Version, or(t.Server, t.Backend), string(t.Status), or(t.Reason, firstLine(t.Description))})
 				}
-				return a.table("NAME VERSION FROM STATUS DESCRIPTION", rows)
+				return a.Table("NAME VERSION FROM STATUS DESCRIPTION", rows)
 			})
 		}},
 		&cobra.Command{Use: "show NAME", Short: "Show one tool with its definition", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,7 +47,10 @@ func (a *App) toolsCommand() *cobra.Command {
 			if err := a.API(cmd.Context(), "GET", "/tools/"+url.PathEscape(args[0])+"/diff", nil, &out); err != nil {
 				return err
 			}
-			return a.Show(out, func() error { _, err := fmt.Fprintln(a.Out, visible.String(out.Diff)); return err })
+			return a.Show(out, func() error {
+				_, err := fmt.Fprintln(a.Out, or(visible.String(out.Diff), "nothing has changed since it was released"))
+				return err
+			})
 		}},
 		&cobra.Command{Use: "approve NAME", Short: "Release a quarantined tool as it is now", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			return a.did(cmd, "POST", "/tools/"+url.PathEscape(args[0])+"/approve", struct{}{}, "released "+args[0])
@@ -88,7 +91,7 @@ func (a *App) agentsCommand() *cobra.Command {
 			for _, g := range out.Agents {
 				rows = append(rows, []string{g.ID, g.State, strings.Join(g.Roles, ","), g.CreatedAt.Format(time.RFC3339)})
 			}
-			return a.table("ID STATE ROLES CREATED", rows)
+			return a.Table("ID STATE ROLES CREATED", rows)
 		})
 	}})
 	for _, change := range []struct{ verb, short, done string }{
@@ -131,7 +134,7 @@ func (a *App) reservationsCommand() *cobra.Command {
 			for _, r := range out.Reservations {
 				rows = append(rows, []string{r.Principal, r.Tool, r.Key, string(r.State), r.CallID, r.UpdatedAt.Format(time.RFC3339)})
 			}
-			return a.table("AGENT TOOL KEY STATE CALL UPDATED", rows)
+			return a.Table("AGENT TOOL KEY STATE CALL UPDATED", rows)
 		})
 	}}
 	list.Flags().StringVar(&state, "state", "", "only this state, such as unknown")

@@ -24,7 +24,7 @@ func (a *App) riskCommand() *cobra.Command {
 	}
 	var dialect, tool string
 	judge := func(use, short string, f func(*risk.Engine, string) (sallyport.Risk, error)) *cobra.Command {
-		c := &cobra.Command{Use: use + " [TEXT|-]", Short: short, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		c := &cobra.Command{Use: use, Short: short, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			text := "-"
 			if len(args) == 1 {
 				text = args[0]
@@ -46,17 +46,17 @@ func (a *App) riskCommand() *cobra.Command {
 		cmd.AddCommand(c)
 		return c
 	}
-	sql := judge("sql", "Judge SQL", func(e *risk.Engine, s string) (sallyport.Risk, error) {
+	sql := judge("sql [TEXT|-]", "Judge SQL", func(e *risk.Engine, s string) (sallyport.Risk, error) {
 		if !slices.Contains([]string{"postgres", "mysql", "sqlite"}, dialect) {
 			return sallyport.Risk{}, &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("--dialect %s: it must be postgres, mysql or sqlite", dialect)}
 		}
 		return e.SQL(dialect, s), nil
 	})
 	sql.Flags().StringVar(&dialect, "dialect", "postgres", "postgres, mysql or sqlite")
-	judge("shell", "Judge a shell command", func(e *risk.Engine, s string) (sallyport.Risk, error) { return e.Shell(s), nil })
-	judge("cloud", `Judge an action or a command line of a cloud, such as "s3:DeleteBucket"`, func(e *risk.Engine, s string) (sallyport.Risk, error) { return e.Cloud(s), nil })
-	judge("http", `Judge a request, such as "DELETE https://host/path"`, func(e *risk.Engine, s string) (sallyport.Risk, error) { return e.HTTP(s), nil })
-	args := judge("args", "Judge the arguments of a tool", func(e *risk.Engine, s string) (sallyport.Risk, error) {
+	judge("shell [TEXT|-]", "Judge a shell command", func(e *risk.Engine, s string) (sallyport.Risk, error) { return e.Shell(s), nil })
+	judge("cloud [TEXT|-]", `Judge an action or a command line of a cloud, such as "s3:DeleteBucket"`, func(e *risk.Engine, s string) (sallyport.Risk, error) { return e.Cloud(s), nil })
+	judge("http [TEXT|-]", `Judge a request, such as "DELETE https://host/path"`, func(e *risk.Engine, s string) (sallyport.Risk, error) { return e.HTTP(s), nil })
+	args := judge("args [JSON|-]", "Judge the arguments of a tool", func(e *risk.Engine, s string) (sallyport.Risk, error) {
 		return a.riskOfArgs(e, tool, s)
 	})
 	args.Flags().StringVar(&tool, "tool", "", "name of the tool, as its manifest in the data folder describes it")
@@ -76,8 +76,8 @@ func (a *App) riskOfArgs(e *risk.Engine, name, text string) (sallyport.Risk, err
 	if err != nil && exists(filepath.Join(a.Data, "tools")) {
 		return sallyport.Risk{}, err
 	}
-	if i := slices.IndexFunc(sandbox.Tools(), func(t sallyport.Tool) bool { return t.Name == name }); i >= 0 {
-		tool = sandbox.Tools()[i]
+	if i := slices.IndexFunc(sandbox.Tools(nil), func(t sallyport.Tool) bool { return t.Name == name }); i >= 0 {
+		tool = sandbox.Tools(nil)[i]
 	}
 	for _, m := range manifests {
 		if t := m.Described(); t.Name == name {

@@ -80,7 +80,7 @@ func (a *App) sagaRun() *cobra.Command {
 			if c.Args, err = a.planArgs(args[0], inputs); err != nil {
 				return err
 			}
-			if c.Agent, err = a.agentOr(c.Agent); err != nil {
+			if c.Agent, err = a.AgentOr(c.Agent); err != nil {
 				return err
 			}
 			var res adminapi.CallResult
@@ -174,7 +174,7 @@ func (a *App) showSaga(s sallyport.Saga) error {
 			rows = append(rows, []string{"", fmt.Sprintf("%s %d", way, t.N), or(string(t.Outcome), "on its way"), or(t.CallID, "-"), or(t.Message, t.Ticket)})
 		}
 	}
-	return a.table("STEP TOOL STATE UNDO-OR-CALL MESSAGE", rows)
+	return a.Table("STEP TOOL STATE UNDO-OR-CALL MESSAGE", rows)
 }
 
 func (a *App) sagaStatus() *cobra.Command {
@@ -204,7 +204,7 @@ func (a *App) sagaList() *cobra.Command {
 			for _, s := range out.Sagas {
 				rows = append(rows, []string{s.ID, string(s.State), s.Principal, s.Name, s.UpdatedAt.Format(time.RFC3339), s.Reason})
 			}
-			return a.table("SAGA STATE AGENT PLAN UPDATED WHY", rows)
+			return a.Table("SAGA STATE AGENT PLAN UPDATED WHY", rows)
 		})
 	}}
 	cmd.Flags().StringVar(&state, "state", "", "only this state, such as parked")

@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"sallyport.dev/sallyport/adminapi"
-	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/redact/visible"
 )
 
 func (a *App) sandboxCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "sandbox", Short: "Run a command in a sandbox; see sandboxes and images"}
-	cmd.AddCommand(a.sandboxRun(), a.sandboxPS(), a.sandboxImages(), a.sandboxBuild())
+	cmd := &cobra.Command{Use: "sandbox", Short: "Run a command in a sandbox; see sandboxes, sessions and images"}
+	cmd.AddCommand(a.sandboxRun(), a.sandboxPS())
 	return cmd
 }
 
@@ -56,7 +56,8 @@ func (a *App) sandboxRun() *cobra.Command {
 				}
 				for _, c := range r.Connections {
 					if !c.Allowed {
-						fmt.Fprintf(a.Err, "[not reached: %s (%s, %d×)]\n", visible.String(c.Target), visible.String(c.Reason), c.Count)
+						reason := strings.Replace(c.Reason, "not_listed", "not_listed: --allow HOST:PORT lists it", 1)
+						fmt.Fprintf(a.Err, "[not reached: %s (%s, %d×)]\n", visible.String(c.Target), visible.String(reason), c.Count)
 					}
 				}
 				switch {
@@ -96,35 +97,9 @@ func (a *App) sandboxPS() *cobra.Command {
 		return a.Show(out, func() error {
 			var rows [][]string
 			for _, s := range out.Sandboxes {
-				rows = append(rows, []string{s.ID, s.Tier, s.CallID, time.Since(s.Started).Round(time.Millisecond).String()})
+				rows = append(rows, []string{s.ID, s.Tier, s.State, s.CallID, time.Since(s.Started).Round(time.Millisecond).String()})
 			}
-			return a.table("SANDBOX TIER CALL AGE", rows)
+			return a.Table("SANDBOX TIER STATE CALL AGE", rows)
 		})
-	}}
-}
-
-func (a *App) sandboxImages() *cobra.Command {
-	return &cobra.Command{Use: "images", Short: "List the images in the cache", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-		list, err := image.List(CacheDir())
-		if err != nil {
-			return err
-		}
-		return a.Show(map[string]any{"images": append([]image.Image{}, list...)}, func() error {
-			var rows [][]string
-			for _, i := range list {
-				rows = append(rows, []string{i.Name, i.Digest, fmt.Sprintf("%d MiB", i.Size>>20), fmt.Sprint(len(i.Packages))})
-			}
-			return a.table("NAME DIGEST SIZE PACKAGES", rows)
-		})
-	}}
-}
-
-func (a *App) sandboxBuild() *cobra.Command {
-	return &cobra.Command{Use: "build", Short: "Build the default image from Debian packages", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		i, err := image.Build(cmd.Context(), CacheDir(), image.Default(), func(s string) { fmt.Fprintln(a.Err, visible.String(s)) })
-		if err != nil {
-			return err
-		}
-		return a.Show(i, func() error { _, err := fmt.Fprintln(a.Out, i.Digest); return err })
 	}}
 }

@@ -45,7 +45,7 @@ func (a *App) stdioCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			own := file == ""
 			if own {
-				id, err := a.agentOr(agent)
+				id, err := a.AgentOr(agent)
 				if err != nil {
 					return err
 				}

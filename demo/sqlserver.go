@@ -23,7 +23,9 @@ func RunSQLServer(ctx context.Context, file, ledger string) error {
 		return err
 	}
 	defer db.Close()
+	db.SetMaxOpenConns(1) // for which the next line is said
 	if _, err := db.ExecContext(ctx, `
+		PRAGMA busy_timeout = 5000; -- whoever else reads the file does not make a statement fail
 		CREATE TABLE IF NOT EXISTS customers (id INTEGER PRIMARY KEY, name TEXT);
 		CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, customer INTEGER, total REAL);
 		INSERT OR IGNORE INTO customers VALUES (1, 'Ada'), (2, 'Grace');

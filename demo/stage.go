@@ -155,7 +155,7 @@ func (s *story) configure(listen string) error {
 		return err
 	}
 	files := map[string]string{
-		"sallyport.yaml": fmt.Sprintf("listen: %q\napprovals: {decide_by: %s}\nservers:\n  orders:\n    command: %s\n    args: %s\n",
+		"sallyport.yaml": fmt.Sprintf("listen: %q\napprovals: {decide_by: %s}\nservers:\n  orders:\n    isolation: uid\n    command: %s\n    args: %s\n",
 			listen, decideBy, command, args),
 		"tools/demo_report.yaml": reportTool,
 		"tools/run_sql.yaml":     ordersTool,

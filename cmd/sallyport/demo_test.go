@@ -50,7 +50,7 @@ func (l leaky) Run(ctx context.Context, job sallyport.Job) (sallyport.Output, er
 // A trusting assessor finds everything harmless.
 type trusting struct{}
 
-func (trusting) Assess(sallyport.Tool, json.RawMessage) sallyport.Risk {
+func (trusting) Assess(context.Context, sallyport.Tool, json.RawMessage) sallyport.Risk {
 	return sallyport.Risk{Level: sallyport.Low}
 }
 

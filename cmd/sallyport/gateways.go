@@ -52,6 +52,7 @@ func (h *house) gateways(ctx context.Context, db *relational.Store, journal *aud
 			Taints:        db,
 			Inspector:     inspector,
 			Plans:         plans,
+			Estimator:     h.risk,
 			Limits:        gateway.CallLimits{DecideBy: cfg.Approvals.DecideBy, InFlight: cfg.Idempotency.Wait, Lease: cfg.Idempotency.Lease, Taint: cfg.Redact.Taint},
 			Sandbox:       cfg.Sandbox.Limits.Limits(),
 			Image:         h.sandbox.image(),
@@ -62,7 +63,7 @@ func (h *house) gateways(ctx context.Context, db *relational.Store, journal *aud
 			Ended:         h.calls.Ended,
 		}
 	}
-	seal := &saga.Seal{Agents: db, Sagas: db, Now: time.Now}
+	seal := &saga.Seal{Agents: db, Sagas: db, Approvals: db, Now: time.Now}
 	h.steps = build(seal, saga.Sealed{Authorizer: authorizer, Seal: seal}, seal)
 	h.sagas = saga.New(saga.Options{
 		Store: db, Ledger: db, Gateway: h.steps, Seal: seal, Book: book, Owner: db.Writer(), Log: log, Now: time.Now,

@@ -181,14 +181,21 @@ func (h *house) tools(ctx context.Context, db *relational.Store, vault *secret.V
 	if err != nil {
 		return err
 	}
+	if manifests, err = h.sandbox.fix(manifests); err != nil {
+		return err
+	}
+	images, err := h.sandbox.images(h.config.Sandbox.Images...)
+	if err != nil {
+		return err
+	}
 	h.manifests = manifests
 	h.catalog, err = catalog.New(catalog.Options{
-		Builtins: builtins(), Manifests: manifests, Profiles: h.config.ProfileTools(), Pins: desk.Pins{Tenant: tenant, Store: db},
+		Builtins: builtins(images), Manifests: manifests, Profiles: h.config.ProfileTools(), Pins: desk.Pins{Tenant: tenant, Store: db},
 	})
 	if err != nil {
 		return err
 	}
-	h.servers = &desk.Servers{Tenant: tenant, Store: db, Vault: vault, Catalog: h.catalog, Configured: h.config.Servers}
+	h.servers = &desk.Servers{Tenant: tenant, Store: db, Vault: vault, Catalog: h.catalog, Configured: h.config.Servers, Install: h.sandbox.install}
 	h.upstream = upstream.New(nil, upstream.Options{
 		Launchers: h.sandbox.launchers(), Environ: os.Environ(), Log: log, OnListing: h.servers.Listed(log),
 	})
@@ -230,8 +237,7 @@ func (h *house) identities(ctx context.Context, db *relational.Store, keyDir str
 			return nil, nil, err
 		}
 	}
-	logins, err := oauth.NewLogins(db, nil)
-	return all, logins, err
+	return all, oauth.NewLogins(db, nil), nil
 }
 
 // doors opens the agents' and the operators' doors.
@@ -258,7 +264,7 @@ func (h *house) doors(a *program, db *relational.Store, vault *secret.Vault, tic
 		Tools:        desk.Tools{Tenant: tenant, Catalog: h.catalog, Store: db},
 		Servers:      h.servers,
 		Secrets:      desk.Secrets{Tenant: tenant, Vault: vault, Values: h.stored},
-		Audit:        desk.Audit{Tenant: tenant, Source: db},
+		Audit:        desk.Audit{Tenant: tenant, Store: db},
 		Sandbox:      h.sandbox,
 		Status:       h.status, Policies: h.reload, Mask: h.redact.JSON, Tenant: tenant, Log: log,
 		Local: func(uid int) bool { return uid == 0 || uid == os.Geteuid() || uid == owner },
@@ -272,6 +278,7 @@ func (h *house) tend(ctx context.Context, db *relational.Store, tickets *approva
 	go prune(ctx, db, h.config.Idempotency.Retention, log)
 	go db.Live(ctx, complain("the sign of life in the database"))
 	go db.Watch(ctx, tickets.Announce, complain("waiting for tickets that other gateways move"))
+	go h.servers.Follow(ctx, log)
 	go h.deciding.Run(ctx)
 	go tickets.Run(ctx, complain("tickets"))
 	go h.warmUp(ctx, log)

@@ -102,11 +102,15 @@ func (a *program) dataFlag() string {
 // initialise fills a folder that does not exist or is empty. Where it fails,
 // what it wrote is removed again.
 func initialise(ctx context.Context, data, store string) (m made, err error) {
+	_, absent := os.Stat(data)
 	if err := folder.Empty(data); err != nil {
 		return m, err
 	}
 	defer func() {
 		if err != nil {
+			if absent != nil {
+				defer os.Remove(data)
+			}
 			for _, name := range []string{"agents", "keys", "policies", "tools", "sallyport.yaml", "sallyport.db", "sallyport.db-wal", "sallyport.db-shm", "owner"} {
 				os.RemoveAll(filepath.Join(data, name))
 			}

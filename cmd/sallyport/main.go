@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"sallyport.dev/sallyport/cli"
+	"sallyport.dev/sallyport/cli/images"
+	"sallyport.dev/sallyport/cli/sessions"
 	"sallyport.dev/sallyport/gateway"
 )
 
@@ -51,6 +53,8 @@ func wantsJSON(args []string) bool {
 func (a *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "sallyport", Short: "The one door through which every tool call of every agent passes",
+		Long: "The one door through which every tool call of every agent passes.\n\n" +
+			"Ends with 0 done · 1 the tool failed · 2 wrong usage · 3 denied, rejected or not there · 4 a human must approve · 5 unavailable.",
 		SilenceUsage: true, SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) (err error) {
 			a.Data, err = filepath.Abs(a.Data)
@@ -63,6 +67,10 @@ func (a *program) root() *cobra.Command {
 	root.AddGroup(cli.Groups()...)
 	root.AddCommand(cli.InGroup(cli.GroupStart, a.initCommand(), a.serveCommand(), a.demoCommand(), a.doctorCommand())...)
 	root.AddCommand(a.Commands()...)
+	if sandbox, _, err := root.Find([]string{"sandbox"}); err == nil {
+		sandbox.AddCommand(images.Commands(&a.App)...)
+		sandbox.AddCommand(sessions.Commands(&a.App)...)
+	}
 	root.AddCommand(cli.InGroup(cli.GroupRecord, a.benchCommand())...)
 	root.AddCommand(cli.InGroup(cli.GroupGovern, a.adminsCommand())...)
 	root.SetHelpCommandGroupID(cli.GroupStart)

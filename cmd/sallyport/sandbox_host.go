@@ -15,6 +15,7 @@ import (
 	sagatools "sallyport.dev/sallyport/backend/saga"
 	"sallyport.dev/sallyport/backend/sandbox"
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/egress"
@@ -30,13 +31,14 @@ type sandboxHost struct {
 	*sandbox.Backend
 	pid    int // of a host that the first stage started
 	digest string
+	remote bool // it has images of its own
 }
 
 // openSandbox takes over the sandbox host that the first stage started, or
 // connects to the configured one.
 func openSandbox(vault *secret.Vault, c config.Sandbox, log *slog.Logger) (*sandboxHost, error) {
 	o := sandbox.Options{Image: c.Image, Secrets: vault}
-	h := &sandboxHost{}
+	h := &sandboxHost{remote: c.Host != ""}
 	img, err := image.Open(cli.CacheDir(), c.Image)
 	switch {
 	case err == nil:
@@ -78,7 +80,7 @@ func (h *sandboxHost) Close() error {
 func (h *sandboxHost) missing() error {
 	return &sallyport.Error{
 		Code: sallyport.Unavailable, Step: sallyport.Execute, Err: sallyport.ErrNotExecuted,
-		Message: "this gateway has no sandbox host, and neither code nor servers with isolation uid run elsewhere",
+		Message: "this gateway has no sandbox host, and neither code nor servers with isolation gvisor or uid run elsewhere",
 		Hint:    "start `sallyport serve` as root, or have root start sallyport-sandboxd and name its socket as sandbox.host",
 	}
 }
@@ -101,12 +103,49 @@ func (h *sandboxHost) Run(ctx context.Context, job sallyport.Job) (sallyport.Out
 	return h.Backend.Run(ctx, job)
 }
 
+// images tells the digests that names stand for now, once: a name that is moved
+// later means the same until the next start or reload.
+func (h *sandboxHost) images(names ...string) (sallyport.Images, error) {
+	found := sallyport.Images{}
+	for _, name := range names {
+		digest, err := image.NewStore(cli.CacheDir()).Digest(name)
+		switch {
+		case err == nil:
+			found[name] = digest
+		case h.remote:
+			found[name] = name // that host has images of its own
+		default:
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// fix puts digests in place of the names of images in manifests.
+func (h *sandboxHost) fix(manifests []catalog.Manifest) ([]catalog.Manifest, error) {
+	fixed := slices.Clone(manifests)
+	for i, m := range fixed {
+		if m.Rules.Image == "" {
+			continue
+		}
+		found, err := h.images(m.Rules.Image)
+		if e, ok := errors.AsType[*sallyport.Error](err); ok {
+			e.Message = m.File + ": " + e.Message
+		}
+		if err != nil {
+			return nil, err
+		}
+		fixed[i].Rules.Image = found[m.Rules.Image]
+	}
+	return fixed, nil
+}
+
 // image is the digest that a ticket for sandboxed code binds.
 func (h *sandboxHost) image() string { return h.digest }
 
 // builtins are the gateway's own tools.
-func builtins() []sallyport.Tool {
-	return append(slices.Concat(sandbox.Tools(), sagatools.Tools()), sallyport.Tool{
+func builtins(images sallyport.Images) []sallyport.Tool {
+	return append(slices.Concat(sandbox.Tools(images), sagatools.Tools()), sallyport.Tool{
 		Name: gateway.ApprovalResult, Version: "1",
 		Description: "Comes back for the result of a call that waits for a human's approval.",
 		Definition: []byte(`{"name":"approval_result","title":"Result of an approved call",` +
@@ -118,24 +157,37 @@ func builtins() []sallyport.Tool {
 	})
 }
 
-// launchers start third-party servers: as users of their own through the
-// sandbox host; or, where the operator says so, as the gateway's own user.
+// launchers start third-party servers: in sandboxes or as users of their own,
+// through the sandbox host; or, where the operator says so, as the gateway's own
+// user.
 func (h *sandboxHost) launchers() map[string]upstream.Launcher {
 	all := map[string]upstream.Launcher{config.IsolationNone: upstream.Local{}}
-	if h.Backend == nil {
-		all[config.IsolationUID] = noLauncher{h.missing()}
-	} else {
-		all[config.IsolationUID] = launcher{h.Backend}
+	for name, how := range map[string]sandbox.Isolation{config.IsolationUID: sandbox.AsUser, config.IsolationGVisor: sandbox.InSandbox} {
+		all[name] = launcher{h.Backend, how}
+		if h.Backend == nil {
+			all[name] = noLauncher{h.missing()}
+		}
 	}
-	all[config.IsolationGVisor] = noLauncher{errors.New("isolation gvisor for servers is not built in yet: use uid")}
 	return all
 }
 
+// install checks a server for a sandbox, and installs its package.
+func (h *sandboxHost) install(ctx context.Context, name string, argv []string, c sallyport.Confinement) error {
+	if h.Backend == nil {
+		return nil // the start says it
+	}
+	_, err := h.Backend.Install(ctx, sandbox.LaunchSpec{Name: name, Argv: argv, Confinement: c})
+	return err
+}
+
 // A launcher starts servers through the sandbox host.
-type launcher struct{ host *sandbox.Backend }
+type launcher struct {
+	host *sandbox.Backend
+	how  sandbox.Isolation
+}
 
 func (l launcher) Launch(ctx context.Context, s upstream.LaunchSpec) (upstream.Process, error) {
-	return l.host.Launch(ctx, sandbox.LaunchSpec(s))
+	return l.host.Launch(ctx, l.how, sandbox.LaunchSpec(s))
 }
 
 type noLauncher struct{ why error }
@@ -174,7 +226,11 @@ func (h *sandboxHost) Running(ctx context.Context) ([]adminapi.SandboxInfo, erro
 	list, _, err := h.List(ctx)
 	out := make([]adminapi.SandboxInfo, 0, len(list))
 	for _, s := range list {
-		out = append(out, adminapi.SandboxInfo{ID: s.ID, Tier: s.Tier, CallID: s.CallID, Started: s.Started})
+		state := "running"
+		if s.Deleting {
+			state = "deleting"
+		}
+		out = append(out, adminapi.SandboxInfo{ID: s.ID, Tier: s.Tier, CallID: s.CallID, Started: s.Started, State: state})
 	}
 	return out, err
 }

@@ -87,7 +87,7 @@ func (a *program) serveAsRoot(f serveFlags) error {
 	if err := closeInherited(); err != nil {
 		return err
 	}
-	sandboxd, pid, err := startSandboxd(sandboxdArgs(f.homesOf(a.Data), cfg)...)
+	sandboxd, pid, err := startSandboxd(sandboxdArgs(f.homesOf(a.Data), a.Data, cfg)...)
 	if err != nil {
 		fmt.Fprintf(a.Err, "sallyport: no sandbox host, so code calls will be refused: %v\n", err)
 	}
@@ -104,10 +104,12 @@ func (f serveFlags) homesOf(data string) string {
 }
 
 // sandboxdArgs are the sandbox host's flags.
-func sandboxdArgs(homes string, c *config.Config) []string {
+func sandboxdArgs(homes, data string, c *config.Config) []string {
+	s := c.Sandbox.Sessions
 	return []string{
-		"-state", homes,
+		"-state", homes, "-closed", data,
 		"-cache", cli.CacheDir(), "-max-runs", strconv.Itoa(c.Sandbox.Runs), "-queue", strconv.Itoa(c.Sandbox.Queue), "-warm", strconv.Itoa(c.Sandbox.Warm),
+		"-sessions", strconv.Itoa(s.Count), "-sessions-of", strconv.Itoa(s.PerAgent), "-session-rest", s.Rest.String(), "-session-idle", s.Idle.String(), "-session-life", s.Life.String(),
 		"-egress-private", strings.Join(c.Egress.Private, ","), "-egress-own", c.Listen,
 	}
 }

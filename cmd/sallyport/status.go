@@ -1,20 +1,24 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/adminapi"
+	"sallyport.dev/sallyport/approval/passkey"
 	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/cedar"
 	"sallyport.dev/sallyport/cli"
@@ -35,6 +39,7 @@ func (h *house) public() http.Handler {
 	h.oauth.Routes(mux)
 	mux.Handle("/api/v1/", h.admin)
 	h.deciding.Routes(mux)
+	mux.Handle("GET /console/{$}", http.RedirectHandler(passkey.PagePath, http.StatusFound)) // its one page so far
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	if h.config.Telemetry.Metrics {
 		mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +112,7 @@ func (h *house) reload() error {
 	h.stale.Store(err != nil)
 	if e, ok := errors.AsType[*sallyport.Error](err); ok {
 		shown := *e
-		shown.Message = everybodys(e.Message)
+		shown.Message = everybodys(e.Message) + "; what was loaded before stays"
 		return &shown
 	}
 	return err
@@ -115,6 +120,9 @@ func (h *house) reload() error {
 
 func (h *house) reloadAll() error {
 	manifests, err := catalog.LoadManifests(h.config.Tools)
+	if err == nil {
+		manifests, err = h.sandbox.fix(manifests)
+	}
 	if err == nil {
 		err = h.catalog.SetManifests(manifests)
 	}
@@ -135,7 +143,7 @@ func (h *house) reloadAll() error {
 func (h *house) status(ctx context.Context) any {
 	servers, _ := h.servers.ServerStatus(ctx)
 	hooks, _ := h.deciding.ListWebhooks(ctx)
-	return gatewayStatus{Passkeys: h.deciding.Passkeys(), Webhooks: hooks, Version: version(), MCPURL: h.base + "/mcp", Config: everybodys(h.config.File), UID: os.Geteuid(), Readiness: h.readiness(ctx), Servers: len(servers), Unisolated: unisolated(servers)}
+	return gatewayStatus{Passkeys: h.deciding.Passkeys(), Webhooks: hooks, Version: version(), MCPURL: h.base + "/mcp", Config: everybodys(h.config.File), UID: os.Geteuid(), Readiness: h.readiness(ctx), Servers: len(servers), Unisolated: unisolated(servers), Isolated: isolated(servers)}
 }
 
 type gatewayStatus struct {
@@ -146,6 +154,8 @@ type gatewayStatus struct {
 	Readiness  readiness `json:"readiness"`
 	Servers    int       `json:"servers"`
 	Unisolated []string  `json:"servers_without_isolation"`
+
+	Isolated map[string]string `json:"isolation"` // of each server that is a program
 
 	Passkeys string                 `json:"passkeys"` // where they are used, or why not
 	Webhooks []adminapi.WebhookInfo `json:"webhooks"`
@@ -159,6 +169,29 @@ func unisolated(servers []adminapi.ServerStatus) (names []string) {
 		}
 	}
 	return names
+}
+
+// isolated says how each server that is a program is kept apart, and what of
+// this host it is shown all the same.
+func isolated(servers []adminapi.ServerStatus) map[string]string {
+	out := map[string]string{}
+	for _, s := range servers {
+		if s.Command == "" || s.Isolation == config.IsolationNone {
+			continue
+		}
+		out[s.Name] = "isolation " + s.Isolation
+		if s.Isolation == config.IsolationGVisor {
+			out[s.Name] += ", reaches " + anything(s.Reaches) + ", sees " + anything(s.Sees)
+		}
+	}
+	return out
+}
+
+func anything(list []string) string {
+	if len(list) == 0 {
+		return "nothing"
+	}
+	return strings.Join(list, ", ")
 }
 
 // version of this build.
@@ -214,10 +247,12 @@ func (a *program) examine(ctx context.Context) (all []finding) {
 	_, err := ownerOf(a.Data)
 	add("data folder", err, a.Data)
 	store := "as the gateway was started" // where the file has been broken since
+	images := []string{image.DefaultName}
 	cfg, err := a.loadConfig(serveFlags{})
 	add("configuration", err, filepath.Join(a.Data, "sallyport.yaml"))
 	if err == nil {
 		store = cfg.StoreName()
+		images = append([]string{cfg.Sandbox.Image}, cfg.Sandbox.Images...)
 		if p := cedar.Check(cfg.Policies); len(p) > 0 {
 			add("policies", errors.New(p[0].String()), "")
 		} else {
@@ -225,13 +260,16 @@ func (a *program) examine(ctx context.Context) (all []finding) {
 		}
 		m, wrong := catalog.LoadManifests(cfg.Tools)
 		add("tools", wrong, fmt.Sprintf("%s, manifests: %d", cfg.Tools, len(m)))
+		for _, x := range m {
+			images = append(images, cmp.Or(x.Rules.Image, cfg.Sandbox.Image))
+		}
 	}
 	var st gatewayStatus
 	err = a.API(ctx, "GET", "/status", nil, &st)
 	// A sandbox host that somebody else started has images of its own.
-	img, none := image.Open(cli.CacheDir(), image.DefaultName)
+	said, none := examineImages(images)
 	if s := st.Readiness.Sandbox; none == nil || s != "up" && s != noSandbox {
-		add("sandbox image", none, img.Digest)
+		add("sandbox images", none, said)
 	}
 	add("gateway", err, fmt.Sprintf("%s as uid %d, policy version %s", st.MCPURL, st.UID, st.Readiness.Policy))
 	if err != nil {
@@ -259,10 +297,40 @@ func (a *program) examine(ctx context.Context) (all []finding) {
 		said, wrong := deciding.Finding(w)
 		add("webhook "+w.Name, wrong, said)
 	}
+	for _, name := range slices.Sorted(maps.Keys(st.Isolated)) {
+		add("server "+name, nil, st.Isolated[name])
+	}
 	for _, s := range st.Unisolated {
-		add("server "+s, &sallyport.Error{Message: "runs as the gateway's own user: isolation none", Hint: "use isolation: uid"}, "")
+		add("server "+s, &sallyport.Error{Message: "runs as the gateway's own user: isolation none", Hint: "take the line out: in a sandbox is the default; isolation: uid is a user of its own"}, "")
 	}
 	return all
+}
+
+// examineImages checks the bytes of the images that are named, and tells what the
+// whole cache takes.
+func examineImages(names []string) (said string, err error) {
+	store := image.NewStore(cli.CacheDir())
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		img, err := store.Open(name)
+		if err != nil {
+			return "", err
+		}
+		said += fmt.Sprintf("%s %.19s…, ", name, img.Digest)
+	}
+	all, err := store.List()
+	if err != nil {
+		return "", err
+	}
+	sizes := map[string]int64{}
+	for _, l := range all {
+		sizes[l.Digest] = l.Size
+	}
+	var total int64
+	for _, n := range sizes {
+		total += n
+	}
+	return fmt.Sprintf("%sall as built; the cache holds %d, %d MiB", said, len(sizes), total>>20), nil
 }
 
 func explain(err error) (said, hint string) {

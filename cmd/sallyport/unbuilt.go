@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
@@ -26,9 +24,6 @@ func unbuilt(c *config.Config) error {
 		{"sandbox.host", c.Sandbox.Host != "" && !filepath.IsAbs(c.Sandbox.Host), "name the unix socket of a sandbox host on this machine"},
 		{"telemetry.endpoint", c.Telemetry.Endpoint != "", "the log on standard error is all there is"},
 		{"telemetry.sample", c.Telemetry.Sample != 1, "no call is traced"},
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
-		all = append(all, setting{"servers." + name + ".egress", len(c.Servers[name].Egress) > 0, "the server's network is not restricted"})
 	}
 	var names, hints []string
 	for _, s := range all {

@@ -3,6 +3,7 @@ package desk
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/audit"
@@ -23,10 +24,14 @@ func (d Admins) ListAdmins(ctx context.Context) ([]sallyport.Admin, error) {
 
 // AddAdmin makes an admin with a new password.
 func (d Admins) AddAdmin(ctx context.Context, name string, groups []string, e sallyport.Entry) (string, error) {
-	if _, err := d.Store.Admin(ctx, d.Tenant, name); err == nil {
-		return "", &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("admin %q exists", name), Hint: "`sallyport admins groups` sets the groups"}
-	} else if sallyport.CodeOf(err) != sallyport.NotFound {
+	all, err := d.Store.Admins(ctx, d.Tenant)
+	if err != nil {
 		return "", err
+	}
+	for _, a := range all { // in votes, two spellings of a name would be two people
+		if strings.EqualFold(a.Name, name) {
+			return "", &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("admin %q exists", a.Name), Hint: "`sallyport admins groups` sets the groups"}
+		}
 	}
 	password := oauth.NewPassword()
 	hash, err := oauth.HashPassword(password)

@@ -76,12 +76,18 @@ func (d Reservations) ResolveReservation(ctx context.Context, r adminapi.Resolut
 // Audit searches the record.
 type Audit struct {
 	Tenant string
-	Source audit.Source
+	Store  *relational.Store
+}
+
+// Retire writes down where another gateway's log ended.
+func (d Audit) Retire(ctx context.Context, log, by, reason string) (int64, error) {
+	r, err := d.Store.RetireLog(ctx, d.Tenant, log, by, reason)
+	return r.Entries, err
 }
 
 // Search finds entries of the record.
 func (d Audit) Search(ctx context.Context, q adminapi.AuditQuery) ([]adminapi.AuditEntry, error) {
-	rows, err := audit.Search(ctx, d.Source, audit.Filter{
+	rows, err := audit.Search(ctx, d.Store, audit.Filter{
 		Tenant: d.Tenant, CallID: q.Call, Principal: q.Principal, Tool: q.Tool, Kind: sallyport.EntryKind(q.Kind),
 		Code: q.Code, Since: q.Since, Until: q.Until, Text: q.Text,
 	}, q.Limit)

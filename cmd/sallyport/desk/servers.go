@@ -33,6 +33,11 @@ type Servers struct {
 	Catalog    *catalog.Catalog
 	Backend    *upstream.Backend
 	Configured map[string]config.Server
+	Install    func(ctx context.Context, name string, argv []string, c sallyport.Confinement) error // for servers in sandboxes
+
+	changing sync.Mutex        // held while servers come or go
+	added    map[string]string // configuration of those added at run time, by name; guarded by changing
+	failing  map[string]string // why one does not start, by name; guarded by changing
 
 	mu    sync.Mutex // guards what follows
 	known map[string]config.Server
@@ -41,38 +46,105 @@ type Servers struct {
 // Start starts every server. One that cannot be used is shown by Status and
 // keeps nobody else out.
 func (d *Servers) Start(ctx context.Context, log *slog.Logger) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.known = maps.Clone(d.Configured)
-	added, err := d.Store.Servers(ctx, d.Tenant)
-	if err != nil {
-		return err
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	d.known, d.added, d.failing = maps.Clone(d.Configured), map[string]string{}, map[string]string{}
+	if d.known == nil {
+		d.known = map[string]config.Server{}
 	}
-	for _, s := range added {
-		if _, ok := d.Configured[s.Name]; ok {
-			log.Warn("the configuration has a server of this name; the one added at run time is not started", "server", s.Name)
-			continue
-		}
-		c, err := config.ParseServer(s.Name, s.Config)
-		if err != nil {
-			log.Error("a stored server is not usable", "server", s.Name, "err", err)
-			continue
-		}
-		d.known[s.Name] = c
-	}
-	for _, name := range slices.Sorted(maps.Keys(d.known)) {
-		if err := d.run(ctx, name, d.known[name]); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(d.Configured)) {
+		if err := d.run(ctx, name, d.Configured[name]); err != nil {
 			log.Error("a server does not start", "server", name, "err", err)
 		}
 	}
+	return d.catchUp(ctx, log)
+}
+
+// followEvery is how often a gateway looks which servers were added or removed
+// at another one with the same database.
+const followEvery = 2 * time.Second
+
+// Follow has this gateway know the servers of the others, until ctx ends. It
+// returns at once where a gateway has the database alone.
+func (d *Servers) Follow(ctx context.Context, log *slog.Logger) {
+	if !d.Store.Dialect().Shared {
+		return
+	}
+	t := time.NewTicker(followEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		d.changing.Lock()
+		err := d.catchUp(ctx, log)
+		d.changing.Unlock()
+		if err != nil && ctx.Err() == nil {
+			log.Error("looking for servers that were added elsewhere", "err", err)
+		}
+	}
+}
+
+// catchUp starts and ends servers as the database has them. One that cannot be
+// used is tried again each time, and told once.
+// Preconditions: changing is held.
+func (d *Servers) catchUp(ctx context.Context, log *slog.Logger) error {
+	all, err := d.Store.Servers(ctx, d.Tenant)
+	if err != nil {
+		return err
+	}
+	stored := map[string]string{}
+	for _, s := range all {
+		stored[s.Name] = string(s.Config)
+	}
+	for name, raw := range d.added {
+		if stored[name] != raw {
+			d.forget(name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		if _, runs := d.added[name]; runs {
+			continue
+		}
+		why := ""
+		if err := d.join(ctx, name, stored[name]); err != nil {
+			why = err.Error()
+		}
+		if why != d.failing[name] && why != "" {
+			log.Error("a stored server is not started", "server", name, "err", why)
+		}
+		d.failing[name] = why
+	}
+	return nil
+}
+
+// join starts a server that the database has. Preconditions: changing is held.
+func (d *Servers) join(ctx context.Context, name, raw string) error {
+	if _, ok := d.Configured[name]; ok {
+		return errors.New("the configuration has a server of this name, which wins")
+	}
+	c, err := config.ParseServer(name, json.RawMessage(raw))
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.known[name] = c
+	d.mu.Unlock()
+	if err := d.run(ctx, name, c); err != nil {
+		d.forget(name)
+		return err
+	}
+	d.added[name] = raw
 	return nil
 }
 
 // run resolves secrets and hands the server to the backend.
 func (d *Servers) run(ctx context.Context, name string, s config.Server) error {
-	c := upstream.Config{Name: name, URL: s.URL, Isolation: s.Isolation, MaxMessage: int(s.MaxLine), Header: http.Header{}}
-	if s.Command != "" {
-		c.Argv = append([]string{s.Command}, s.Args...)
+	c := upstream.Config{
+		Name: name, URL: s.URL, Isolation: s.Isolation, MaxMessage: int(s.MaxLine), Header: http.Header{}, Argv: argvOf(s),
+		Calls: s.Calls, Queue: s.Queue, Idle: s.Idle,
 	}
 	var used []string
 	resolve := func(v string) (string, error) {
@@ -100,6 +172,17 @@ func (d *Servers) run(ctx context.Context, name string, s config.Server) error {
 		}
 		c.Header.Set(k, v)
 	}
+	if s.Isolation == config.IsolationGVisor {
+		c.Confinement = s.Confinement()
+		for i := range c.Confinement.Inject {
+			v := &c.Confinement.Inject[i]
+			plain, err := resolve("${secret:" + v.Name + "}")
+			if err != nil {
+				return err
+			}
+			v.Value = []byte(plain)
+		}
+	}
 	slices.Sort(used)
 	c.Credential = strings.Join(slices.Compact(used), ",")
 	return d.Backend.Add(c)
@@ -123,27 +206,14 @@ func (d *Servers) Listed(log *slog.Logger) func(upstream.Listing) {
 // AddServer stores a server and starts it, and waits a little so that the
 // answer can say how it is.
 func (d *Servers) AddServer(ctx context.Context, name string, raw json.RawMessage, e sallyport.Entry) (adminapi.ServerStatus, error) {
-	c, err := config.ParseServer(name, raw)
-	if err != nil {
+	if err := d.add(ctx, name, raw, e); err != nil {
 		return adminapi.ServerStatus{}, err
 	}
-	d.mu.Lock()
-	_, taken := d.known[name]
-	if !taken {
-		d.known[name] = c
-	}
-	d.mu.Unlock()
-	if taken {
-		return adminapi.ServerStatus{}, &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("there is a server %q", name), Hint: "`sallyport servers remove` it first, or use another name"}
-	}
-	if err := d.run(ctx, name, c); err != nil {
-		d.forget(name)
-		return adminapi.ServerStatus{}, badServer(name, err)
-	}
-	if err := d.Store.PutServer(ctx, store.Server{Tenant: d.Tenant, Name: name, Config: raw}, e); err != nil {
-		d.forget(name)
-		return adminapi.ServerStatus{}, err
-	}
+	return d.settle(ctx, name)
+}
+
+// settle waits a little, so that an answer can say how a server is.
+func (d *Servers) settle(ctx context.Context, name string) (adminapi.ServerStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, 45*time.Second)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -159,6 +229,34 @@ func (d *Servers) AddServer(ctx context.Context, name string, raw json.RawMessag
 			return s, nil
 		}
 	}
+}
+
+func (d *Servers) add(ctx context.Context, name string, raw json.RawMessage, e sallyport.Entry) error {
+	c, err := config.ParseServer(name, raw)
+	if err != nil {
+		return err
+	}
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	stored, err := d.Store.Servers(ctx, d.Tenant)
+	if err != nil {
+		return err
+	}
+	_, taken := d.Configured[name]
+	if taken || slices.ContainsFunc(stored, func(s store.Server) bool { return s.Name == name }) {
+		return &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("there is a server %q", name), Hint: "`sallyport servers remove` it first, or use another name"}
+	}
+	if err := d.install(ctx, name, c); err != nil {
+		return err
+	}
+	if err := d.join(ctx, name, string(raw)); err != nil {
+		return badServer(name, err)
+	}
+	if err := d.Store.PutServer(ctx, store.Server{Tenant: d.Tenant, Name: name, Config: raw}, e); err != nil {
+		d.forget(name)
+		return err
+	}
+	return nil
 }
 
 // settled reports whether there is more to say of a server than that it starts.
@@ -180,9 +278,11 @@ func badServer(name string, err error) error {
 	return &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("server %q: %v", name, err)}
 }
 
+// forget ends a server. Preconditions: changing is held.
 func (d *Servers) forget(name string) {
 	d.Backend.Remove(name)
 	d.Catalog.RemoveListing(name)
+	delete(d.added, name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.known, name)
@@ -193,6 +293,8 @@ func (d *Servers) RemoveServer(ctx context.Context, name string, e sallyport.Ent
 	if _, ok := d.Configured[name]; ok {
 		return &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("server %q is in the configuration file", name), Hint: "take it out there"}
 	}
+	d.changing.Lock()
+	defer d.changing.Unlock()
 	if err := d.Store.DeleteServer(ctx, d.Tenant, name, e); err != nil {
 		return err
 	}
@@ -233,11 +335,22 @@ func (d *Servers) ServerStatus(context.Context) ([]adminapi.ServerStatus, error)
 		}
 		out = append(out, adminapi.ServerStatus{
 			Name: s.Name, State: string(s.State), Era: s.Era, Version: s.Version, Isolation: s.Isolation, Source: source,
-			Command: commandOf(c), URL: c.URL, Tools: s.Tools, Restarts: s.Restarts, Error: s.Error, Warnings: warnings,
+			Reaches: c.Egress, Sees: rootsOf(c), Command: commandOf(c), URL: c.URL, Tools: s.Tools, Restarts: s.Restarts, Error: s.Error, Warnings: warnings,
 			Stderr: strings.Join(s.Stderr, "\n"),
 		})
 	}
 	return out, nil
+}
+
+func rootsOf(c config.Server) (out []string) {
+	for _, r := range c.Roots {
+		if r.ReadOnly {
+			out = append(out, r.Path)
+		} else {
+			out = append(out, r.Path+" (writable)")
+		}
+	}
+	return out
 }
 
 func commandOf(c config.Server) string {
