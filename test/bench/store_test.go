@@ -25,7 +25,6 @@ import (
 )
 
 const (
-	callers = 16                     // at the same time
 	stretch = 500 * time.Millisecond // of one kind of work
 	rounds  = 6                      // of stretches, in turns: a noisy machine is noisy for all
 )
@@ -38,42 +37,46 @@ func BenchmarkStore(b *testing.B) {
 	for name, open := range map[string]func(b *testing.B, seal *audit.Sealer) (*relational.Store, func(i int64) error){
 		"sqlite": onSQLite, "postgres": onPostgres,
 	} {
-		b.Run(name, func(b *testing.B) {
-			dir := b.TempDir()
-			key, err := audit.CreateKey(dir)
-			if err != nil {
-				b.Fatal(err)
+		for _, callers := range []int{16, 64} { // at the same time
+			b.Run(fmt.Sprint(name, "/", callers), func(b *testing.B) { measure(b, open, callers) })
+		}
+	}
+}
+
+func measure(b *testing.B, open func(b *testing.B, seal *audit.Sealer) (*relational.Store, func(i int64) error), callers int) {
+	dir := b.TempDir()
+	key, err := audit.CreateKey(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	seal, err := audit.NewSealer(key, filepath.Join(dir, "heads"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer seal.Close()
+	s, commit := open(b, seal)
+	defer s.Close()
+	kinds := []func(int64) error{commit, reserve(s), approve(s)}
+	var n atomic.Int64
+	for b.Loop() {
+		var done [3]int64
+		for range rounds {
+			for k, work := range kinds {
+				done[k] += during(b, callers, stretch, func() error { return work(n.Add(1)) })
 			}
-			seal, err := audit.NewSealer(key, filepath.Join(dir, "heads"))
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer seal.Close()
-			s, commit := open(b, seal)
-			defer s.Close()
-			kinds := []func(int64) error{commit, reserve(s), approve(s)}
-			var n atomic.Int64
-			for b.Loop() {
-				var done [3]int64
-				for range rounds {
-					for k, work := range kinds {
-						done[k] += during(b, stretch, func() error { return work(n.Add(1)) })
-					}
-				}
-				per := func(k int) float64 { return float64(done[k]) / (rounds * stretch).Seconds() }
-				b.ReportMetric(per(0), "commits/s")
-				b.ReportMetric(per(1), "reservations/s")
-				b.ReportMetric(per(2), "approvals/s")
-				b.ReportMetric(2*per(1)/per(0), "reservation-changes/commit")
-				b.ReportMetric(2*per(2)/per(0), "approval-changes/commit")
-				b.ReportMetric(0, "ns/op")
-			}
-		})
+		}
+		per := func(k int) float64 { return float64(done[k]) / (rounds * stretch).Seconds() }
+		b.ReportMetric(per(0), "commits/s")
+		b.ReportMetric(per(1), "reservations/s")
+		b.ReportMetric(per(2), "approvals/s")
+		b.ReportMetric(2*per(1)/per(0), "reservation-changes/commit")
+		b.ReportMetric(2*per(2)/per(0), "approval-changes/commit")
+		b.ReportMetric(0, "ns/op")
 	}
 }
 
 // during has all callers work for a while, and returns how often work was done.
-func during(b *testing.B, d time.Duration, work func() error) int64 {
+func during(b *testing.B, callers int, d time.Duration, work func() error) int64 {
 	var done atomic.Int64
 	var wg sync.WaitGroup
 	end := time.Now().Add(d)
@@ -95,7 +98,7 @@ func during(b *testing.B, d time.Duration, work func() error) int64 {
 var args = json.RawMessage(`{"amount":82000,"currency":"EUR","to":"DE02120300000000202051"}`)
 
 func keyOf(i int64) sallyport.ReservationKey {
-	return sallyport.ReservationKey{Tenant: "t", Principal: fmt.Sprint("agent", i%callers), Tool: "bank__transfer", Key: fmt.Sprint("key-", i)}
+	return sallyport.ReservationKey{Tenant: "t", Principal: fmt.Sprint("agent", i%16), Tool: "bank__transfer", Key: fmt.Sprint("key-", i)}
 }
 
 func entryOf(kind sallyport.EntryKind, key sallyport.ReservationKey) sallyport.Entry {
@@ -159,8 +162,8 @@ func onPostgres(b *testing.B, seal *audit.Sealer) (*relational.Store, func(int64
 		b.Fatal(err)
 	}
 	raw := stdlib.OpenDB(*config)
-	raw.SetMaxOpenConns(callers)
-	raw.SetMaxIdleConns(callers)
+	raw.SetMaxOpenConns(64)
+	raw.SetMaxIdleConns(64)
 	return s, commits(b, raw, "INSERT INTO one_row VALUES ($1, $2)")
 }
 

@@ -26,6 +26,7 @@ func TestApprovals(t *testing.T) {
 	run("TO22_AlteredArguments", func(t *testing.T) { alteredArguments(t, g, c, ledger) })
 	run("Rejected", func(t *testing.T) { rejected(t, g, c, ledger) })
 	run("ApprovalResult", func(t *testing.T) { approvalResult(t, g, c, ledger) })
+	run("Task", func(t *testing.T) { taskOfApproval(t, g, c, ledger) })
 	run("WaitingClient", func(t *testing.T) { waitingClient(t, g, ledger, second) })
 	if r := g.Run("", "audit", "verify"); r.Code != 0 {
 		t.Errorf("audit verify: %s", r)

@@ -24,14 +24,17 @@ type pair struct {
 	c      [2]raw
 }
 
-func newPair(t *testing.T) *pair {
+func newPair(t *testing.T) *pair { return newPairWith(t, "approvals: {cooldown: 0s}\n") }
+
+// newPairWith is newPair with more in the configuration.
+func newPairWith(t *testing.T, more string) *pair {
 	t.Helper()
 	p := &pair{server: postgrestest.New(t), ledger: stage.NewLedger(t)}
 	p.g[0] = stage.NewOn(t, p.server.Database(t))
 	p.g[1] = p.g[0].Join(t)
 	self := stage.Self(t)
 	for i, g := range p.g {
-		g.Write("sallyport.yaml", g.Config(roomy+"approvals: {cooldown: 0s}\n"+stage.Servers(map[string]stage.Server{"a": stage.Actor(self, "a", p.ledger.Env())})))
+		g.Write("sallyport.yaml", g.Config(roomy+more+stage.Servers(map[string]stage.Server{"a": stage.Actor(self, "a", p.ledger.Env())})))
 		g.Manifests("a")
 		g.Start("a")
 		p.c[i] = newRaw(t, g)

@@ -196,7 +196,7 @@ func (w *world) server(t *testing.T, name string) status {
 
 func (w *world) add(t *testing.T, name string, env ...string) stage.Said {
 	t.Helper()
-	args := []string{"servers", "add", name}
+	args := []string{"servers", "add", name, "--isolation", "uid"}
 	for _, kv := range append([]string{"STAGE_ROLE=actor", "ACTOR_NAME=" + name, w.ledger.Env()}, env...) {
 		args = append(args, "--env", kv)
 	}

@@ -144,7 +144,7 @@ func check(t *testing.T, dir, text string) (problems []string, seen counts) {
 			if n > 1 {
 				bad("%s was executed %d times", r.Key, n)
 			}
-		case r.State == sallyport.AwaitingApproval:
+		case r.State == sallyport.AwaitingApproval, r.State == sallyport.ReservationState(sallyport.TicketRejected):
 			seen.rejected++
 			if n != 0 {
 				bad("%s was rejected, and executed %d times", r.Key, n)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"errors"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,7 +17,9 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // looks into PostgreSQL
+	"golang.org/x/crypto/argon2"
 
+	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/store/postgres/postgrestest"
 	"sallyport.dev/sallyport/test/stage"
 )
@@ -29,9 +31,10 @@ const enough = 3 * time.Minute
 // clients and operators go on; and the target, which stays.
 type house struct {
 	*stage.Gateway
-	t   testing.TB
-	dir string // of the target
-	url string // of PostgreSQL, "" for SQLite
+	t      testing.TB
+	dir    string // of the target
+	target string // its address
+	url    string // of PostgreSQL, "" for SQLite
 
 	mu    sync.Mutex // guards what is below
 	cmd   *exec.Cmd  // the gateway that runs now
@@ -40,19 +43,16 @@ type house struct {
 
 	stories []story
 	settled int // outcomes that an operator had to find out
+
+	sights sights
 }
 
 // programs is a folder with a gateway built for these tests, with patches of its
-// source (file → old, new) where a test breaks it on purpose, beside the other
-// programs.
+// source (file → old, new) where a test breaks it on purpose. It is alone there:
+// no code is run, and a sandbox host would only make each start slower.
 func programs(t testing.TB, patches map[string][2]string) string {
 	t.Helper()
 	to := stage.OpenDir(t)
-	for _, name := range []string{"sallyport-init", "sallyport-runsc", "sallyport-sandboxd"} {
-		if err := os.Symlink(stage.Program(t, name), filepath.Join(to, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", "gore2regex,failpoints", "-ldflags=-s -w", "-o", filepath.Join(to, "sallyport")}
 	if patches != nil {
 		args = append(args, "-overlay", overlay(t, patches))
@@ -61,6 +61,10 @@ func programs(t testing.TB, patches map[string][2]string) string {
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	parser := os.DirFS(filepath.Join(cli.CacheDir(), "wasm"))
+	if err := os.CopyFS(filepath.Join(to, "cache", "wasm"), parser); err != nil {
+		t.Fatalf("the SQL parser as machine code (`sallyport warm` makes it): %v", err)
 	}
 	return to
 }
@@ -71,14 +75,15 @@ func newHouse(t *testing.T, bin string, server *postgrestest.Server) *house {
 	t.Helper()
 	t.Setenv(stage.EnvBin, bin)
 	h := &house{t: t, dir: stage.OpenDir(t), kills: map[string]int{}}
-	_, hold := start(t, h.dir, "target")
-	t.Cleanup(func() { hold.Close() })
+	target, hold := start(t, h.dir, "target")
+	t.Cleanup(func() { hold.Close(); _ = target.Wait() }) // it ends with its input
 	if server == nil {
 		h.Gateway = stage.New(t)
 	} else {
 		h.url = server.Database(t)
 		h.Gateway = stage.NewOn(t, h.url)
 	}
+	h.light(bin)
 	h.configure("")
 	h.Write("tools/risky.yaml", "server: t\ntool: risky\nrisk: critical\n")
 	t.Cleanup(func() { h.end() })
@@ -90,15 +95,27 @@ func newHouse(t *testing.T, bin string, server *postgrestest.Server) *house {
 	return h
 }
 
+// light makes a start and a login cheap: there is no image to check, and the
+// admin's password is hashed at the least cost.
+func (h *house) light(bin string) {
+	h.t.Helper()
+	h.Env = []string{"SALLYPORT_CACHE=" + filepath.Join(bin, "cache")}
+	salt := make([]byte, 16)
+	key := argon2.IDKey([]byte(h.Password), salt, 1, 8, 1, 32)
+	b64 := base64.RawStdEncoding.EncodeToString
+	h.change(fmt.Sprintf("UPDATE admins SET password_hash = '$argon2id$v=%d$m=8,t=1,p=1$%s$%s'", argon2.Version, b64(salt), b64(key)))
+}
+
 func (h *house) configure(more string) {
 	h.t.Helper()
 	address, err := os.ReadFile(addressOf(h.dir))
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	hook := "approvals: {wait: 20ms, cooldown: 0s, per_agent: 1000, webhooks: {chat: {url: \"" + string(address) + "/hook\", secret: \"${secret:chat}\"}}}\n"
+	h.target = string(address)
+	hook := "approvals: {wait: 20ms, cooldown: 0s, per_agent: 1000, webhooks: {chat: {url: \"" + h.target + "/hook\", secret: \"${secret:chat}\"}}}\n"
 	h.Write("sallyport.yaml", h.Config(more+hook+"sandbox: {warm: 0}\nlimits: {rate: 10000, burst: 10000}\n"+
-		stage.Servers(map[string]stage.Server{"t": {URL: string(address) + "/mcp"}})))
+		stage.Servers(map[string]stage.Server{"t": {URL: h.target + "/mcp"}})))
 }
 
 // states reads what the store says, behind the gateway's back: lists of the
@@ -132,17 +149,17 @@ func (h *house) open(mode string) (*sql.DB, error) {
 	return sql.Open("sqlite", "file:"+filepath.Join(h.Data, "sallyport.db")+"?mode="+mode+"&_pragma=busy_timeout(5000)")
 }
 
-// age makes all that ended two hours older. The gateway does not run.
-func (h *house) age(t *testing.T) {
-	t.Helper()
+// change alters what the store has, while no gateway runs.
+func (h *house) change(statements ...string) {
+	h.t.Helper()
 	db, err := h.open("rw")
 	if err != nil {
-		t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	defer db.Close()
-	for _, table := range []string{"reservations", "tickets", "sagas"} {
-		if _, err := db.Exec("UPDATE " + table + " SET updated_at = updated_at - 7200000000000"); err != nil {
-			t.Fatal(err)
+	for _, q := range statements {
+		if _, err := db.Exec(q); err != nil {
+			h.t.Fatalf("%s: %v", q, err)
 		}
 	}
 }
@@ -175,13 +192,12 @@ func (h *house) newToken() (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// run starts the gateway, to be killed at a point or, with "", not. It returns
-// when the gateway is ready, or dead.
-func (h *house) run(point string) (ended chan struct{}, ready bool) {
+// launch starts the gateway, to be killed at a point or, with "", not.
+func (h *house) launch(point string) (ended chan struct{}, said *bytes.Buffer) {
 	cmd := h.Serve(context.Background())
 	cmd.Env = append(cmd.Env, "SALLYPORT_FAILPOINT="+point)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	said = new(bytes.Buffer)
+	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -194,6 +210,12 @@ func (h *house) run(point string) (ended chan struct{}, ready bool) {
 	h.mu.Lock()
 	h.cmd = cmd
 	h.mu.Unlock()
+	return ended, said
+}
+
+// run is launch, and returns when the gateway is ready, or dead.
+func (h *house) run(point string) (ended chan struct{}, ready bool) {
+	ended, said := h.launch(point)
 	for deadline := time.Now().Add(enough); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		select {
 		case <-ended:
@@ -204,7 +226,9 @@ func (h *house) run(point string) (ended chan struct{}, ready bool) {
 			return ended, true
 		}
 	}
-	h.t.Errorf("the gateway does not start: %s", said.String())
+	h.kill()
+	<-ended
+	h.t.Fatalf("the gateway does not start: %s", said)
 	return ended, false
 }
 
@@ -251,41 +275,6 @@ func (h *house) end() {
 		}
 	}
 }
-
-// keep keeps a gateway running: it is killed at each of the points in turn, and
-// lives after the last. stop ends that; reached says how many of the points
-// were.
-func (h *house) keep(points ...string) (stop func() (reached int)) {
-	done, over := make(chan struct{}), make(chan struct{})
-	n := 0
-	go func() {
-		defer close(over)
-		for {
-			point := ""
-			if n < len(points) {
-				point = points[n]
-			}
-			ended, _ := h.run(point)
-			select {
-			case <-ended:
-				if point != "" {
-					n++
-				}
-			case <-done:
-			}
-			select {
-			case <-done:
-				h.end()
-				<-ended
-				return
-			default:
-			}
-		}
-	}()
-	return func() int { close(done); <-over; return n }
-}
-
-var errDown = errors.New("the gateway is down")
 
 // operate runs an operator's command until it succeeds, or has: the gateway may
 // be dead, or die of it.

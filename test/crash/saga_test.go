@@ -24,7 +24,8 @@ import (
 type trio struct {
 	*victim
 	files, graph, orders string
-	bea                  string // password of a second admin
+	bea                  string         // password of a second admin
+	repeats              map[string]int // steps and undos of orders that had not acted, by their state
 }
 
 func newTrio(t *testing.T) *trio {
@@ -56,7 +57,7 @@ func newTrio(t *testing.T) *trio {
 		t.Fatal(err)
 	}
 	g, l := stage.New(t), stage.NewLedger(t)
-	v := &trio{victim: &victim{g, l}, files: filepath.Join(dir, "files"), graph: filepath.Join(dir, "graph.jsonl"), orders: filepath.Join(dir, "orders.db")}
+	v := &trio{victim: &victim{g, l}, files: filepath.Join(dir, "files"), graph: filepath.Join(dir, "graph.jsonl"), orders: filepath.Join(dir, "orders.db"), repeats: map[string]int{}}
 	g.Write("sallyport.yaml", g.Config(stage.Servers(map[string]stage.Server{
 		"files":  {Command: node, Args: []string{script("server-filesystem"), v.files}},
 		"memory": {Command: node, Args: []string{script("server-memory")}, Env: map[string]string{"MEMORY_FILE_PATH": v.graph}},
@@ -234,6 +235,9 @@ func (v *trio) settled(t *testing.T, n int) told {
 				word = "done"
 			}
 			if st.State == "unknown" || st.State == "undo_unknown" {
+				if st.ID == "order" && !acted {
+					v.repeats[fmt.Sprintf("%d %s", n, st.State)]++ // the ledger is told before the server acts, and so may be told again
+				}
 				r := v.Run("", "saga", "resolve", s.ID, st.ID, word, "--reason", "the target says so")
 				t.Logf("plan %d: %s is %s: %s (%s)", n, st.ID, st.State, word, strings.TrimSpace(r.String()))
 			}
@@ -317,6 +321,7 @@ func TestSagaKilledBetweenWrites(t *testing.T) {
 			}
 		}
 		did, undid := v.ledger.Count(insert(n)), v.ledger.Count(remove(n))
+		did, undid = did-v.repeats[fmt.Sprint(n, " unknown")], undid-v.repeats[fmt.Sprint(n, " undo_unknown")]
 		if v.row(t, n) || exists(v.published(n)) || !exists(v.draft(n)) || did > 1 || undid > did {
 			t.Errorf("killed at %d: inserted %d times, deleted %d times, row %t, draft %t, published %t", k, did, undid, v.row(t, n), exists(v.draft(n)), exists(v.published(n)))
 		}

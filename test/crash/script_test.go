@@ -57,6 +57,9 @@ func (c *client) act(tool string) error {
 	args := fmt.Sprintf(`{"op":%q}`, op)
 	var a reply
 	var ticket string
+	if tool == "keyed" || tool == "queried" {
+		defer c.twin(tool, args, op)()
+	}
 	for deadline := time.Now().Add(enough); time.Now().Before(deadline); {
 		a = c.call("t__"+tool, args, op, ticket)
 		switch {
@@ -84,6 +87,24 @@ func (c *client) act(tool string) error {
 	return fmt.Errorf("%s does not end: %s", op, a)
 }
 
+// twin is another process of the same agent, which asks for the same under the
+// same key, at the same time.
+func (c *client) twin(tool, args, op string) (stop func()) {
+	over, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		for {
+			c.call("t__"+tool, args, op, "")
+			select {
+			case <-over:
+				return
+			case <-time.After(25 * time.Millisecond):
+			}
+		}
+	}()
+	return func() { close(over); <-gone }
+}
+
 // approve is the human's part. The ticket counts as decided when the human was
 // told so.
 func (c *client) approve(ticket, op string) error {
@@ -92,9 +113,11 @@ func (c *client) approve(ticket, op string) error {
 		var tk struct{ State string }
 		return json.Unmarshal([]byte(r.Out), &tk) == nil && (tk.State == "approved" || tk.State == "consumed")
 	}
+	answered := c.sights.note(wish{key: op, what: "approve"})
 	err := c.operate(approved, "approvals", "approve", ticket)
 	if err == nil {
 		c.tickets[ticket] = op
+		answered("ok")
 	}
 	return err
 }
@@ -102,18 +125,33 @@ func (c *client) approve(ticket, op string) error {
 // resolve is the operator's: it asks the target whether the call acted. A target
 // that honours keys is not asked, the call is made again.
 func (c *client) resolve(tool, op string) error {
-	c.settled++
 	word := failed
 	if tool != "keyed" && c.acted(op) {
 		word = done
 	}
-	resolved := func() bool { return !slices.Contains(c.unknown(), op) }
-	return c.operate(resolved, "reservations", "resolve", "agent", "t__"+tool, op, word, "--reason", "the target says so")
+	return c.settle("t__"+tool, op, word, "the target says so")
 }
 
-// acted asks the target, when what the dead gateway had sent has arrived.
+// settle says how a call ended whose outcome is unknown.
+func (c *client) settle(tool, key, word, why string) error {
+	c.settled++
+	answered := c.sights.note(wish{key: key, what: "resolve", word: word})
+	resolved := func() bool { return !slices.Contains(c.unknown(), key) }
+	err := c.operate(resolved, "reservations", "resolve", "agent", tool, key, word, "--reason", why)
+	if err == nil {
+		answered("ok")
+	}
+	return err
+}
+
+// acted asks the target, once all that the dead gateway had sent was carried out.
 func (c *client) acted(op string) bool {
-	time.Sleep(200 * time.Millisecond)
+	resp, err := speaker.Get(c.target + "/settled")
+	if err != nil {
+		c.t.Error(err)
+		return false
+	}
+	resp.Body.Close()
 	return slices.Contains(acts(c.t, c.dir), "effect "+op)
 }
 
@@ -150,9 +188,7 @@ func (c *client) undone() error {
 				if id := c.find(); id != "" {
 					word = done
 				}
-				c.settled++
-				if err := c.operate(func() bool { return !slices.Contains(c.unknown(), c.name+".saga") },
-					"reservations", "resolve", "agent", "saga_run", c.name+".saga", word, "--reason", "saga_status says so"); err != nil {
+				if err := c.settle("saga_run", c.name+".saga", word, "saga_status says so"); err != nil {
 					return err
 				}
 			}
@@ -200,8 +236,9 @@ func (c *client) unstick(s toldSaga) error {
 		}
 		c.settled++
 		moved := func() bool {
+			var now toldSaga
 			r := c.Run("", "saga", "status", s.ID, "--json")
-			return r.Code == 0 && !strings.Contains(r.Out, `"`+st.State+`"`)
+			return json.Unmarshal([]byte(r.Out), &now) == nil && now.ID == s.ID && !slices.Contains(now.Steps, st)
 		}
 		if err := c.operate(moved, "saga", "resolve", s.ID, st.ID, word, "--reason", "the target says so"); err != nil {
 			return err
@@ -235,10 +272,37 @@ func (r reply) saga() (s toldSaga) {
 	return s
 }
 
-var speaker = &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+var speaker = &http.Client{Timeout: enough, Transport: &http.Transport{DisableKeepAlives: true}}
 
-// call asks once.
+// call asks once, and keeps what is answered about the key.
 func (h *house) call(tool, args, key, ticket string) (r reply) {
+	if key != "" {
+		answered := h.sights.note(wish{key: key, what: "call"})
+		defer func() {
+			if r.Code != "in_flight" { // somebody else's call runs
+				answered(r.end(), r)
+			}
+		}()
+	}
+	return h.send(tool, args, key, ticket)
+}
+
+// end is what a reply says of the key.
+func (r reply) end() string {
+	switch {
+	case r.ok():
+		return done
+	case r.Code == "outcome_unknown":
+		return unknown
+	case r.Code == "approval_pending":
+		return pending
+	case r.refused() && !r.again():
+		return failed
+	}
+	return nobody
+}
+
+func (h *house) send(tool, args, key, ticket string) (r reply) {
 	h.mu.Lock()
 	token := h.token
 	h.mu.Unlock()

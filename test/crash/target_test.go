@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The process that the gateway's calls act on: an MCP server over HTTP, and the
@@ -35,6 +37,8 @@ type target struct {
 	mu   sync.Mutex // guards what is below
 	acts *os.File
 	keys map[string]bool
+
+	conns map[net.Conn]bool // open ones
 }
 
 func playTarget(dir string) error {
@@ -54,11 +58,48 @@ func playTarget(dir string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
-	tg := &target{acts: f, keys: map[string]bool{}}
+	tg := &target{acts: f, keys: map[string]bool{}, conns: map[net.Conn]bool{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/mcp", tg.mcp)
 	mux.HandleFunc("/hook", tg.hook)
-	return http.Serve(l, mux)
+	mux.HandleFunc("/settled", tg.settled)
+	return (&http.Server{Handler: mux, ConnState: tg.track}).Serve(l)
+}
+
+func (tg *target) track(c net.Conn, s http.ConnState) {
+	tg.mu.Lock()
+	defer tg.mu.Unlock()
+	if tg.conns[c] = true; s == http.StateClosed {
+		delete(tg.conns, c)
+	}
+}
+
+// settled answers when all that dead gateways had sent was read and carried out:
+// a connection whose other end has gone stays in CLOSE_WAIT until then. Those that
+// nobody had accepted yet came before this one.
+func (tg *target) settled(w http.ResponseWriter, _ *http.Request) {
+	for tg.orphans() > 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (tg *target) orphans() (n int) {
+	const closeWait = 8
+	tg.mu.Lock()
+	defer tg.mu.Unlock()
+	for c := range tg.conns {
+		raw, err := c.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			continue // closed
+		}
+		_ = raw.Control(func(fd uintptr) {
+			if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil && info.State == closeWait {
+				n++
+			}
+		})
+	}
+	return n
 }
 
 // act writes a line down. With a key, only the first time.

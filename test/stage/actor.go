@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -27,7 +28,15 @@ type Server struct {
 }
 
 // Servers writes the servers part of a sallyport.yaml.
+// Those that name no isolation are programs of this host: they get isolation uid.
 func Servers(all map[string]Server) string {
+	all = maps.Clone(all)
+	for name, s := range all {
+		if s.Command != "" && s.Isolation == "" {
+			s.Isolation = "uid"
+			all[name] = s
+		}
+	}
 	b, err := json.Marshal(all)
 	if err != nil {
 		panic(err) // strings marshal

@@ -12,7 +12,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: probe [asroot] read|walk|mounts|fds|devices|dial|listen …")
+		fmt.Fprintln(os.Stderr, "usage: probe [asroot] read|walk|mounts|fds|devices|dial|listen|mount|knobs|trace|calls|clock|leaks|identity …")
 		os.Exit(2)
 	}
 	args := os.Args[2:]
@@ -34,9 +34,31 @@ func main() {
 	case "listen":
 		listen(args[0])
 	default:
-		os.Exit(2)
+		kernel(os.Args[1], args)
 	}
 	fmt.Println("END")
+}
+
+// kernel is what is tried against the kernel, not against files and networks.
+func kernel(what string, args []string) {
+	switch what {
+	case "mount":
+		mounting(args[0], args[1], args[2])
+	case "knobs":
+		knobs(args[0], args[1], args[2:])
+	case "trace":
+		trace(args[0])
+	case "calls":
+		calls()
+	case "clock":
+		attemptAll([]attempt{{"set the clock", setClock}, {"clone3", clone3Namespaces}})
+	case "leaks":
+		leaks()
+	case "identity":
+		identity()
+	default:
+		os.Exit(2)
+	}
 }
 
 // asRoot runs the rest as root of a user namespace of its own.

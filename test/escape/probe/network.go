@@ -55,8 +55,8 @@ func reached(network, addr string) bool {
 	return n > 0
 }
 
-// scan connects to each port of a range. A listener of its own shows that the
-// scan finds what is there.
+// scan connects to each port of a range. A listener of its own, at the last port
+// if that is free, shows that the scan finds what is there.
 func scan(target string) {
 	host, ports, err := net.SplitHostPort(target)
 	var from, to int
@@ -65,9 +65,9 @@ func scan(target string) {
 		return
 	}
 	own := 0
-	if l, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err == nil {
+	if l, err := net.Listen("tcp", net.JoinHostPort(host, fmt.Sprint(to))); err == nil {
 		defer l.Close()
-		own = l.Addr().(*net.TCPAddr).Port
+		own = to
 	}
 	var wg sync.WaitGroup
 	next := make(chan int)

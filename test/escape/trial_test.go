@@ -1,0 +1,123 @@
+package escape_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gvisor"
+)
+
+// A trial is what one kind of attacker got from a probe.
+type trial struct {
+	who   string
+	lines []string
+}
+
+// trials runs a probe in one cold and in one warm sandbox, in each as the
+// sandbox's user and as root of a user namespace.
+func (b bench) trials(t *testing.T, args ...string) (all []trial) {
+	t.Helper()
+	for _, warm := range []bool{false, true} {
+		for _, tr := range b.trial(t, warm, args...) {
+			tr.who += map[bool]string{false: ", cold", true: ", warm"}[warm]
+			all = append(all, tr)
+		}
+	}
+	return all
+}
+
+func quoted(args []string) string {
+	var s strings.Builder
+	for _, a := range args {
+		s.WriteString(" '" + strings.ReplaceAll(a, "'", `'\''`) + "'")
+	}
+	return s.String()
+}
+
+func (b bench) trial(t *testing.T, warm bool, args ...string) []trial {
+	t.Helper()
+	script := fmt.Sprintf("chmod +x probe\n./probe%s\necho ROOT\n./probe asroot%s\n", quoted(args), quoted(args))
+	r := gvisor.Request{
+		Image: "default", Files: []gvisor.File{b.probe, {Path: "run.sh", Content: []byte(script)}},
+		Argv: []string{"bash", "run.sh"}, Limits: sallyport.DefaultLimits(),
+	}
+	r.Limits.Timeout = 2 * time.Minute
+	if warm {
+		b.warmUp(t, r)
+	} else {
+		r.Env = []string{"COLD=1"} // no warm sandbox has variables of its own
+	}
+	res, err := b.host.Run(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Receipt.Warm != warm {
+		t.Fatalf("warm: %v, want %v", res.Receipt.Warm, warm)
+	}
+	user, root, _ := strings.Cut(string(res.Stdout), "\nROOT\n")
+	return []trial{
+		{"user", ended(t, args, user, string(res.Stderr))},
+		{"root", ended(t, args, root, string(res.Stderr))},
+	}
+}
+
+// warmUp waits until a sandbox waits for requests like r.
+func (b bench) warmUp(t *testing.T, r gvisor.Request) {
+	t.Helper()
+	r.Files = []gvisor.File{{Path: "run.sh"}}
+	if b.host.Waiting() == 0 {
+		if _, err := b.host.Run(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); b.host.Waiting() == 0 && time.Now().Before(deadline); {
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// hold says that nothing of a kind came, but for what is known to be harmless
+// and is in the table of docs/threat-model.md.
+func hold(t *testing.T, all []trial, prefix string, harmless ...string) {
+	t.Helper()
+	for _, tr := range all {
+		for _, l := range with(tr.lines, prefix) {
+			if !slices.Contains(harmless, l) {
+				t.Errorf("%s: %s %s", tr.who, prefix, l)
+			}
+		}
+	}
+}
+
+// weak runs the probe where it must succeed, which shows that it can: on the
+// host, as root, in namespaces that unshare makes if there are any, after a
+// script that makes a place for it.
+func (b bench) weak(t *testing.T, unshare []string, setup, only string, args ...string) []string {
+	t.Helper()
+	argv := []string{"bash", "-ec", setup + "\nexec " + b.path + quoted(args)}
+	if len(unshare) > 0 {
+		argv = append(append([]string{"unshare"}, unshare...), argv...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "PROBE_ONLY="+only)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("control %q: %v: %s", args, err, out)
+	}
+	return ended(t, args, string(out), "")
+}
+
+// succeeded says that the control did all of these.
+func succeeded(t *testing.T, lines []string, prefix string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !slices.Contains(with(lines, prefix), w) {
+			t.Errorf("control: outside, the probe did not get to %s %q: %q", prefix, w, lines)
+		}
+	}
+}
