@@ -18,7 +18,7 @@ LINT     := go tool -modfile=tools/go.mod golangci-lint
 export CGO_ENABLED := 0
 BUILD := go build -trimpath -buildvcs=false -tags $(TAGS) -ldflags '$(LDFLAGS)'
 
-.PHONY: help build programs image run test npm postgres check race fuzz escape conformance browser crash soak bench corpus mariadb clean
+.PHONY: help build programs image data run test npm postgres check race fuzz escape conformance browser crash soak bench corpus mariadb clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,10 @@ image:
 	@echo "[3/4] sandbox image"
 	@go run -trimpath -buildvcs=false ./image/buildimage
 
+data: ## the image with numpy, pandas and matplotlib (140 MB of packages, optional)
+	@echo "==> data image"
+	@go run -trimpath -buildvcs=false ./image/buildimage data
+
 run: build ## build, play the demo, then serve until Ctrl-C
 	@programs=$$(sha256sum bin/sallyport*); \
 	if [ "$$(id -u)" != 0 ]; then \
@@ -56,7 +60,7 @@ run: build ## build, play the demo, then serve until Ctrl-C
 	@echo "==> serving"
 	@exec bin/sallyport serve --welcome
 
-test: build npm postgres ## every test; ends with "N passed, N failed"
+test: build data npm postgres ## every test; ends with "N passed, N failed"
 	@echo "==> vet"
 	@go vet -tags $(TAGS) ./...
 	@echo "==> tests"
@@ -104,7 +108,7 @@ corpus: build postgres ## executes every line of the corpora; what the analysers
 
 # MariaDB's server for the tests that execute SQL (60 MB, optional).
 mariadb:
-	@PATH=$$PATH:/usr/sbin tools/need mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core
+	@PATH=$$PATH:/usr/sbin tools/need mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core my_print_defaults=mariadb-client-core
 
 escape: build ## attacks from inside real sandboxes, each with its control
 	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 20m ./test/escape/... ./gvisor/... ./sandboxd/...
@@ -128,6 +132,7 @@ soak: build postgres ## long runs: 1,000 kills, 1,000 sandboxes, 300 histories o
 bench: build ## latency and CPU beside a direct call and a plain proxy
 	@bin/sallyport bench
 	@SALLYPORT_BIN=$(CURDIR)/bin go test -tags $(TAGS) -run '^$$' -bench . ./test/bench
+	@go test -tags $(TAGS) -run '^$$' -bench . -benchtime 1x ./image
 	@go test -tags $(TAGS) -run '^$$' -bench . ./gateway/... ./mcpserver ./oauth ./limit/... ./catalog ./cedar ./risk ./redact/... ./secret ./store/sqlite
 
 clean: ## remove bin/ and the tests' npm packages (the cache folder stays)
