@@ -55,18 +55,18 @@ func (e *Engine) alone(judge func(*sitting) sallyport.Risk) sallyport.Risk {
 	return judge(s)
 }
 
-func (s *sitting) sql(dialect, text string) sallyport.Risk {
-	if why := s.late(); why != "" {
+func (e *sitting) sql(dialect, text string) sallyport.Risk {
+	if why := e.late(); why != "" {
 		return finding.One(sallyport.Critical, "%s", why)
 	}
 	var r sallyport.Risk
 	switch strings.ToLower(dialect) {
 	case "postgres", "postgresql":
-		r = s.parse(text).Risk
+		r = e.parse(text).Risk
 	case "sqlite", "sqlite3":
-		r, _ = s.sqlite.Judge(text)
+		r, _ = e.sqlite.Judge(text)
 	case "mysql", "mariadb":
-		r, _ = s.mysql.Judge(text)
+		r, _ = e.mysql.Judge(text)
 	case "":
 		return finding.One(sallyport.Critical, "nothing says which SQL dialect it is, so what it does is unknown")
 	default:
@@ -81,25 +81,25 @@ func (s *sitting) sql(dialect, text string) sallyport.Risk {
 	return r
 }
 
-func (s *sitting) shell(text string) sallyport.Risk {
-	if why := s.late(); why != "" {
+func (e *sitting) shell(text string) sallyport.Risk {
+	if why := e.late(); why != "" {
 		return finding.One(sallyport.Critical, "%s", why)
 	}
-	r, _ := s.commands.Judge(text)
+	r, _ := e.commands.Judge(text)
 	return r
 }
 
 // commandLines are programs of clouds whose words a shell must read.
 var commandLines = map[string]bool{"bq": true, "gh": true, "heroku": true}
 
-func (s *sitting) cloud(text string) sallyport.Risk {
+func (e *sitting) cloud(text string) sallyport.Risk {
 	words := strings.Fields(text)
 	if len(words) > 1 && commandLines[words[0]] {
-		return s.shell(text)
+		return e.shell(text)
 	}
 	if len(words) > 1 && (strings.ContainsAny(text, ";|&`\n") || strings.Contains(text, "$(")) {
 		if _, ok := cloud.Command(words); ok {
-			return s.shell(text)
+			return e.shell(text)
 		}
 	}
 	return cloud.Action(text)
