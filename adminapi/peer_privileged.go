@@ -127,12 +127,26 @@ func credentials(c *net.UnixConn) (peerAddr, error) {
 	if err != nil {
 		return peerAddr{}, err
 	}
-	if sid == 0 { // its session began outside this container: take the program that started it
-		if sid, err = strconv.Atoi(stat(int(cred.Pid), statParent)); err != nil {
-			sid = 0
-		}
+	if sid == 0 { // its session's leader is outside this container
+		sid = foremost(int(cred.Pid))
 	}
 	return peerAddr{Local: true, UID: int(cred.Uid), PID: int(cred.Pid), Session: uint64(sid), Started: started(sid)}, nil
+}
+
+// foremost stands for a session whose leader is outside this container, where
+// the kernel calls it 0: the process's furthest ancestor in here that is of
+// such a session too. A shell between the two changes nothing.
+func foremost(pid int) int {
+	for {
+		parent, err := strconv.Atoi(stat(pid, statParent))
+		if err != nil || parent == 0 {
+			return pid
+		}
+		if sid, err := unix.Getsid(parent); err != nil || sid != 0 {
+			return pid
+		}
+		pid = parent
+	}
 }
 
 // started is when a process started, in ticks since boot, or 0 if it is gone:
