@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk"
@@ -63,10 +64,22 @@ func corpus(t testing.TB, name string) []entry {
 var unseen = strings.NewReplacer("⏎", "\n", "␀", "\x00", `\u2028`, "\u2028", `\u2029`, "\u2029", `\u0085`, "\u0085", `\u200b`, "\u200b",
 	`\ufeff`, "\ufeff", `\u00a0`, "\u00a0", `\x0b`, "\v", `\x0c`, "\f", `\x0d`, "\r", `\xff`, "\xff", `\xc0\xa7`, "\xc0\xa7", `\xbf\x5c`, "\xbf\\")
 
-// engine returns a warm Engine. All tests share one cache on disk.
+// engine returns a warm Engine that has time, so that no pause of a busy machine
+// changes a verdict. All tests share one cache on disk.
 func engine(t testing.TB) *risk.Engine {
 	t.Helper()
-	e, err := risk.New(risk.Options{CacheDir: sharedCache(t), Internal: []string{"example.com"}})
+	return engineWith(t, time.Minute)
+}
+
+// hurried returns a warm Engine with the time that calls have.
+func hurried(t testing.TB) *risk.Engine {
+	t.Helper()
+	return engineWith(t, 0)
+}
+
+func engineWith(t testing.TB, limit time.Duration) *risk.Engine {
+	t.Helper()
+	e, err := risk.New(risk.Options{CacheDir: sharedCache(t), Internal: []string{"example.com"}, Time: limit})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -239,7 +239,7 @@ func BenchmarkHostile(b *testing.B) {
 // A text that is longer than the bound is critical and says so; as long as the
 // bound it is judged.
 func TestTooLong(t *testing.T) {
-	e := engine(t)
+	e := hurried(t)
 	judges := analysers(e)
 	for kind, c := range map[string]struct{ text, pad string }{
 		"postgres": {"SELECT 1", " "}, "sqlite": {"SELECT 1", " "}, "mysql": {"SELECT 1", " "}, "shell": {"ls", " "},
@@ -271,7 +271,7 @@ func TestTooLong(t *testing.T) {
 // A call that ended is not judged any further, whatever its arguments are; nor
 // is more judged than there is time for.
 func TestJudgedInTime(t *testing.T) {
-	e := engine(t)
+	e := hurried(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	tool := sqlTool("postgres")

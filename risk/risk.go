@@ -10,8 +10,10 @@
 package risk
 
 import (
+	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/finding"
@@ -27,6 +29,8 @@ type Options struct {
 	// Internal are the organisation's own mail domains: a message to anybody
 	// else is outside. None means that everybody is.
 	Internal []string
+	// Time bounds one verdict: what is not judged by then is critical. 0 is 0.7 s.
+	Time time.Duration
 }
 
 // An Engine judges calls. It is safe for concurrent use, and is the path's
@@ -35,6 +39,7 @@ type Engine struct {
 	postgres *pgsql.Parser
 	mysql    mysql.Judge
 	internal []string
+	time     time.Duration
 	shapes   shapes
 	ready    sync.Once // the parser for PostgreSQL was started
 }
@@ -46,7 +51,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{postgres: pgsql.New(dir), mysql: mysql.New(), internal: o.Internal}, nil
+	return &Engine{postgres: pgsql.New(dir), mysql: mysql.New(), internal: o.Internal, time: cmp.Or(o.Time, maxTime)}, nil
 }
 
 // Warm makes the parsers ready, so that no call waits for it: about a second

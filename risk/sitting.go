@@ -13,12 +13,12 @@ import (
 	"sallyport.dev/sallyport/risk/shell"
 )
 
-// maxTime bounds one verdict. What is not judged by then is critical. One text
-// takes a hundredth of that, and a call has few of them.
+// maxTime bounds one verdict where Options say nothing. One text takes a
+// hundredth of that, and a call has few of them.
 const maxTime = 700 * time.Millisecond
 
-// A sitting judges one call: as long as the call lasts, and no longer than
-// maxTime.
+// A sitting judges one call: as long as the call lasts, and no longer than the
+// Engine's time for one.
 type sitting struct {
 	*Engine
 	parse    func(text string) pgsql.Judgement
@@ -30,7 +30,7 @@ type sitting struct {
 // sit begins a sitting; end must be called.
 func (e *Engine) sit(ctx context.Context) (s *sitting, end func()) {
 	e.ready.Do(func() { _ = e.postgres.Warm(ctx) }) // making the parser ready is not the call's fault
-	ctx, end = context.WithTimeout(ctx, maxTime)
+	ctx, end = context.WithTimeout(ctx, e.time)
 	s = &sitting{Engine: e}
 	s.parse = func(text string) pgsql.Judgement { return e.postgres.Judge(ctx, text) }
 	s.sqlite = litesql.Judge{Bounded: func(where string) bool { return e.postgres.Bounded(ctx, where) }}

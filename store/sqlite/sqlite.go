@@ -85,10 +85,22 @@ func open(path, mode string, conns int) (*sql.DB, error) {
 	}
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
-	if err := db.PingContext(context.Background()); err != nil {
+	if err := connect(db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
+}
+
+// connect makes a first connection. SQLite does not wait by itself where several
+// processes turn a new file to WAL at once, so this does.
+func connect(db *sql.DB) error {
+	for deadline := time.Now().Add(busyTimeout); ; time.Sleep(10 * time.Millisecond) {
+		err := db.PingContext(context.Background())
+		se, ok := errors.AsType[*sqlite.Error](err)
+		if !ok || se.Code()&0xff != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // makePrivate creates the file with mode 0600, or takes what others may do with it away.
