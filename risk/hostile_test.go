@@ -140,7 +140,7 @@ var hostileArgs = []long{
 // trials calls yield with each hostile text, and what makes it and returns what
 // judges it.
 func trials(tb testing.TB, yield func(name string, ready func() (judge func() sallyport.Risk))) {
-	e := engine(tb)
+	e := hurried(tb)
 	judges := analysers(e)
 	for _, kind := range []string{"postgres", "sqlite", "mysql", "shell"} {
 		list := hostileSQL
@@ -239,7 +239,7 @@ func BenchmarkHostile(b *testing.B) {
 // A text that is longer than the bound is critical and says so; as long as the
 // bound it is judged.
 func TestTooLong(t *testing.T) {
-	e := hurried(t)
+	e := engine(t)
 	judges := analysers(e)
 	for kind, c := range map[string]struct{ text, pad string }{
 		"postgres": {"SELECT 1", " "}, "sqlite": {"SELECT 1", " "}, "mysql": {"SELECT 1", " "}, "shell": {"ls", " "},
