@@ -18,7 +18,7 @@ LINT     := go tool -modfile=tools/go.mod golangci-lint
 export CGO_ENABLED := 0
 BUILD := go build -trimpath -buildvcs=false -tags $(TAGS) -ldflags '$(LDFLAGS)'
 
-.PHONY: help build programs image data run test npm postgres check race fuzz escape conformance browser crash soak bench corpus mariadb clean
+.PHONY: help build programs image data run test npm postgres check race fuzz escape conformance browser crash soak bench corpus mariadb chromium clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -60,11 +60,12 @@ run: build ## build, play the demo, then serve until Ctrl-C
 	@echo "==> serving"
 	@exec bin/sallyport serve --welcome
 
-test: build data npm postgres ## every test; ends with "N passed, N failed"
+test: build data npm postgres mariadb chromium ## every test; ends with "N passed, N failed"
+	@tools/need ip=iproute2
 	@echo "==> vet"
 	@go vet -tags $(TAGS) ./...
 	@echo "==> tests"
-	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -p 2 -count 1 -timeout 20m ./...
+	@SALLYPORT_BROWSER=1 SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -p 2 -count 1 -timeout 20m ./...
 
 # A real PostgreSQL server; tests start it in temporary folders.
 postgres:
@@ -103,10 +104,10 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 		done; \
 	done
 
-corpus: build postgres ## executes every line of the corpora; what the analysers stop, and alarm about
+corpus: build postgres mariadb ## executes every line of the corpora; what the analysers stop, and alarm about
 	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_CORPUS=1 go test -tags $(TAGS) -count 1 -timeout 60m -v -run 'TestCorpora|TestEffectsIn|TestShellEffects' ./risk
 
-# MariaDB's server for the tests that execute SQL (60 MB, optional).
+# MariaDB's server for the tests that execute SQL.
 mariadb:
 	@PATH=$$PATH:/usr/sbin tools/need mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core my_print_defaults=mariadb-client-core
 
@@ -116,9 +117,12 @@ escape: build ## attacks from inside real sandboxes, each with its control
 conformance: build npm postgres ## the world's clients and servers through a real gateway
 	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 20m ./test/conformance/... ./toolkit/...
 
-browser: build ## the approvers' page in Chromium (installs it, and playwright-core)
+# A browser, and what drives it.
+chromium:
 	@tools/need node=nodejs npm=npm chromium=chromium
 	@cd test/browser; cmp -s package-lock.json node_modules/.installed || { npm ci --loglevel=error; cp package-lock.json node_modules/.installed; }
+
+browser: build chromium ## the approvers' page in Chromium
 	@SALLYPORT_BROWSER=1 SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 10m ./test/browser/...
 
 crash: build npm postgres ## SIGKILL at every durable boundary and at any moment, with a report; SALLYPORT_SOAK=1: 1,000 times
