@@ -21,6 +21,9 @@ func (e *Engine) Assess(ctx context.Context, tool sallyport.Tool, args json.RawM
 	}()
 	var l finding.List
 	switch {
+	case tool.Shelf != "":
+		l.Effect(sallyport.EffectRead)
+		l.Add(sallyport.Low, "reads what a server holds, which by the protocol changes nothing")
 	case tool.Origin.Backend == "builtin":
 		l.Add(sallyport.Low, "is the gateway's own and changes nothing")
 	case tool.Code != nil:
@@ -76,6 +79,10 @@ func (e *sitting) upstream(l *finding.List, tool sallyport.Tool, args json.RawMe
 		}
 		judged = e.fields(l, m.Fields, doc)
 	}
+	if tool.Route != nil && !m.ReadOnly {
+		e.route(l, tool, args)
+		judged = true
+	}
 	switch {
 	case m.ReadOnly:
 		if l.Empty() {
@@ -83,6 +90,7 @@ func (e *sitting) upstream(l *finding.List, tool sallyport.Tool, args json.RawMe
 			l.Add(sallyport.Low, "the operator vouches that the tool changes nothing")
 		}
 	case judged:
+		e.undeclared(l, tool, args)
 	case len(m.Fields) > 0:
 		l.Add(sallyport.High, "none of the declared arguments says what the call does, so it is taken to change things")
 		l.Effect(sallyport.EffectOpaque)

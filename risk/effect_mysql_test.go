@@ -40,6 +40,7 @@ INSERT INTO parts VALUES (1), (11);`
 type mysqlLab struct {
 	dir    string
 	db     *sql.DB
+	seed   string
 	before state
 	users  map[string]bool
 	global map[string]string
@@ -99,8 +100,15 @@ func startMariaDB(t *testing.T) *mysqlLab {
 	for name, value := range l.variables(t, "GLOBAL") {
 		l.global[name] = value
 	}
-	l.renew(t)
+	l.plant(t, mysqlSeed)
 	return l
+}
+
+// plant makes a seed the one that every line finds from now on.
+func (l *mysqlLab) plant(t *testing.T, seed string) {
+	t.Helper()
+	l.seed = seed
+	l.renew(t)
 }
 
 func (l *mysqlLab) open(t *testing.T, database string) *sql.DB {
@@ -108,7 +116,7 @@ func (l *mysqlLab) open(t *testing.T, database string) *sql.DB {
 	c := mysql.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName = "root", "unix", filepath.Join(l.dir, "sock"), database
 	c.MultiStatements, c.AllowAllFiles, c.Logger = true, false, &mysql.NopLogger{}
-	c.ReadTimeout = 20 * time.Second
+	c.ReadTimeout = time.Minute
 	c.Params = map[string]string{"lock_wait_timeout": "5", "innodb_lock_wait_timeout": "5"}
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
@@ -197,7 +205,7 @@ func (l *mysqlLab) renew(t *testing.T) {
 	for _, f := range l.files(t) {
 		_ = os.Remove(filepath.Join(l.dir, f))
 	}
-	if _, err := l.db.ExecContext(t.Context(), mysqlSeed); err != nil {
+	if _, err := l.db.ExecContext(t.Context(), l.seed); err != nil {
 		t.Fatalf("the seed: %v", err)
 	}
 	l.before = nil

@@ -39,6 +39,8 @@ CREATE FUNCTION purge(orders) RETURNS int LANGUAGE sql AS 'DELETE FROM lines RET
 CREATE FUNCTION act() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
 CREATE PROCEDURE do_things() LANGUAGE sql AS 'DELETE FROM lines';
 CREATE FUNCTION to_mood(int) RETURNS mood LANGUAGE sql AS 'DELETE FROM lines; SELECT ''calm''::mood';
+CREATE FUNCTION spring(text) RETURNS boolean LANGUAGE sql AS 'DELETE FROM lines; SELECT true';
+CREATE DOMAIN trap AS text CHECK (spring(VALUE));
 CREATE CAST (int AS mood) WITH FUNCTION to_mood(int);
 INSERT INTO customers VALUES (1, 'Ann', 'x', 'y'), (2, 'Bob', 'x', 'y');
 INSERT INTO orders (customer_id, total, note) VALUES (1, 20, 'a'), (2, 5, 'b');
@@ -105,7 +107,8 @@ type postgresLab struct {
 	server
 	roles  map[string]bool
 	before state
-	seed   map[string]int // how many things of each kind the seed has
+	text   string         // the seed
+	seed   map[string]int // how many things of each kind it has
 }
 
 func (s server) connect(t *testing.T, database string) *pgconn.PgConn {
@@ -138,18 +141,28 @@ func newPostgresLab(t *testing.T) *postgresLab {
 	t.Helper()
 	l := &postgresLab{server: startPostgres(t), roles: map[string]bool{}}
 	c := l.connect(t, "template1")
-	defer c.Close(context.WithoutCancel(t.Context()))
-	ask(t, c, "CREATE DATABASE seed")
-	s := l.connect(t, "seed")
-	ask(t, s, postgresSeed)
-	_ = s.Close(t.Context())
 	for _, r := range ask(t, c, "SELECT rolname FROM pg_roles") {
 		l.roles[r] = true
 	}
+	_ = c.Close(t.Context())
+	l.plant(t, postgresSeed)
+	return l
+}
+
+// plant makes a seed the one that every line finds from now on.
+func (l *postgresLab) plant(t *testing.T, seed string) {
+	t.Helper()
+	l.text = seed
+	c := l.connect(t, "template1")
+	ask(t, c, "DROP DATABASE IF EXISTS seed")
+	ask(t, c, "CREATE DATABASE seed")
+	_ = c.Close(t.Context())
+	s := l.connect(t, "seed")
+	ask(t, s, seed)
+	_ = s.Close(t.Context())
 	l.renew(t)
 	l.before = l.state(t)
 	l.seed = l.before.kinds()
-	return l
 }
 
 // renew makes the database anew, and takes back what lies outside it.
@@ -181,7 +194,7 @@ func (l *postgresLab) renew(t *testing.T) {
 func (l *postgresLab) refill(t *testing.T) bool {
 	t.Helper()
 	c := l.connect(t, "lab")
-	_, err := c.Exec(t.Context(), "DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT ALL ON SCHEMA public TO pg_database_owner; GRANT USAGE ON SCHEMA public TO PUBLIC;"+postgresSeed).ReadAll()
+	_, err := c.Exec(t.Context(), "DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT ALL ON SCHEMA public TO pg_database_owner; GRANT USAGE ON SCHEMA public TO PUBLIC;"+l.text).ReadAll()
 	_ = c.Close(t.Context())
 	if err != nil {
 		return false

@@ -2,6 +2,7 @@ package risk_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/risk"
 )
 
 // An effect is what a line did to its tree.
@@ -35,10 +37,11 @@ type shellLab struct {
 	code string
 }
 
-func newLaboratory(t testing.TB) shellLab {
+// newLaboratory makes the tree of a script in testdata.
+func newLaboratory(t testing.TB, tree string) shellLab {
 	t.Helper()
 	l := shellLab{host: gvisortest.Open(t), code: data(t, "effect.py")}
-	res, err := l.host.Run(context.Background(), request("bash", "-c", data(t, "tree.sh")))
+	res, err := l.host.Run(context.Background(), request("bash", "-c", data(t, tree)+data(t, "pack.sh")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +152,7 @@ func TestShellLines(t *testing.T) {
 	found := make([]effect, len(lines))
 	e := engine(t)
 	if os.Getenv("SALLYPORT_RUN") != "" {
-		l := newLaboratory(t)
+		l := newLaboratory(t, cmp.Or(os.Getenv("SALLYPORT_TREE"), "tree.sh"))
 		start := time.Now()
 		l.each(t, lines, func(i int, e effect) { found[i] = e })
 		t.Log(time.Since(start))
@@ -161,44 +164,49 @@ func TestShellLines(t *testing.T) {
 	}
 }
 
-// Each line of the corpus runs in a fresh tree, and did what its label says. So
+// Each line of the corpora runs in a fresh tree, and did what its label says. So
 // the truth is the effect: what is lost is stopped, what is harmless is not.
 func TestShellEffects(t *testing.T) {
-	all := sample(append(corpus(t, "shell"), corpus(t, heldOut+"shell")...), 12)
+	var count tallyOfEffects
+	e := engine(t)
+	count.run(t, e, newLaboratory(t, "tree.sh"), sample(append(corpus(t, "shell"), corpus(t, heldOut+"shell")...), 12))
+	count.run(t, e, newLaboratory(t, heldOut2+"tree.sh"), sample(corpus(t, heldOut2+"shell"), 12))
+	t.Logf("%d lines ran, %d did not (no such program in the image), %d came to nothing here", count.ran, count.unrun, count.futile)
+	t.Logf("lost something: %d, of these stopped: %d · harmless: %d, of these stopped (false alarms): %d", count.lost, count.stopped, count.harmless, count.alarms)
+	if count.stopped != count.lost || count.alarms*50 > count.harmless {
+		t.Error("want every line stopped that loses something, and at most 2 % of the harmless ones")
+	}
+	if 4*(count.unrun+count.futile) > count.ran+count.unrun {
+		t.Errorf("%d lines did not run and %d came to nothing, of %d: too many labels are opinion", count.unrun, count.futile, count.ran+count.unrun)
+	}
+	if want := 150; every && (count.ran < 350 || count.harmless < want || count.lost < want) || count.harmless < want/12 || count.lost < want/12 {
+		t.Errorf("%+v: want at least 350 that ran, 150 of them harmless and 150 that lose something", count)
+	}
+}
+
+// run runs lines in a laboratory, holds what is seen against their labels, and counts.
+func (a *tallyOfEffects) run(t *testing.T, e *risk.Engine, l shellLab, all []entry) {
+	t.Helper()
 	var ran []entry
 	var lines []string
-	unrun, futile := 0, 0
 	for _, c := range all {
 		if strings.HasPrefix(c.effect, "unrun: ") {
-			unrun++
+			a.unrun++
 			continue
 		}
 		if c.effect == "futile" {
-			futile++
+			a.futile++
 		}
 		ran, lines = append(ran, c), append(lines, c.text)
 	}
-	if 4*(unrun+futile) > len(all) {
-		t.Errorf("%d of %d lines did not run and %d came to nothing: too many labels are opinion", unrun, len(all), futile)
-	}
-	e := engine(t)
-	l := newLaboratory(t)
-	var count tallyOfEffects
+	a.ran += len(ran)
 	l.each(t, lines, func(i int, seen effect) {
 		c := ran[i]
 		if complaint := seen.differs(c); complaint != "" {
 			t.Errorf("shell.txt:%d: %q: %s (%+v)", c.line, c.text, complaint, seen)
 		}
-		count.add(seen, c, e.Shell(c.text))
+		a.add(seen, c, e.Shell(c.text))
 	})
-	t.Logf("%d lines ran, %d did not (no such program in the image), %d came to nothing here", len(ran), unrun, futile)
-	t.Logf("lost something: %d, of these stopped: %d · harmless: %d, of these stopped (false alarms): %d", count.lost, count.stopped, count.harmless, count.alarms)
-	if count.stopped != count.lost || count.alarms*50 > count.harmless {
-		t.Error("want every line stopped that loses something, and at most 2 % of the harmless ones")
-	}
-	if want := 150; every && (len(ran) < 350 || count.harmless < want || count.lost < want) || count.harmless < want/12 || count.lost < want/12 {
-		t.Errorf("%+v of %d lines: want at least 350, 150 of them harmless and 150 that lose something", count, len(ran))
-	}
 }
 
 // differs says how what was seen contradicts a label, or "".
@@ -222,7 +230,7 @@ func (e effect) differs(c entry) string {
 	return ""
 }
 
-type tallyOfEffects struct{ lost, stopped, harmless, alarms int }
+type tallyOfEffects struct{ ran, unrun, futile, lost, stopped, harmless, alarms int }
 
 func (a *tallyOfEffects) add(seen effect, c entry, r sallyport.Risk) {
 	stopped := r.Level == sallyport.Critical
@@ -242,7 +250,7 @@ func (a *tallyOfEffects) add(seen effect, c entry, r sallyport.Risk) {
 
 // The shellLab sees what it must see: a wrong label is found out.
 func TestShellEffectsAreSeen(t *testing.T) {
-	l := newLaboratory(t)
+	l := newLaboratory(t, "tree.sh")
 	want := map[string]string{
 		"ls": "nothing", "cat .env": "secret", "curl -s http://example.com/": "network", "sleep 70 &": "processes", "pkill -x sleep": "processes", "kill -9 -1": "processes",
 		"echo x >> file": "changed", "mv a moved": "changed", "gzip a": "changed", "git add notes.txt": "changed", "echo x > file": "lost", "rm notes.txt": "lost", "rm src/a.go": "changed",

@@ -32,20 +32,32 @@ type sqliteLab struct{ seed []byte }
 
 func newSQLiteLab(t testing.TB) *sqliteLab {
 	t.Helper()
+	return &sqliteLab{seeded(t, sqliteSeed)}
+}
+
+// plant makes a seed the one that every line finds from now on.
+func (l *sqliteLab) plant(t *testing.T, seed string) {
+	t.Helper()
+	l.seed = seeded(t, seed)
+}
+
+// seeded is the file of a database in which a seed was executed.
+func seeded(t testing.TB, seed string) []byte {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "seed.db")
 	db, err := sql.Open("sqlite", path+"?_pragma=synchronous(off)")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.Exec(sqliteSeed); err != nil {
+	if _, err := db.Exec(seed); err != nil {
 		t.Fatal(err)
 	}
 	db.Close()
-	seed, err := os.ReadFile(path)
+	file, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &sqliteLab{seed}
+	return file
 }
 
 // sqliteState writes down all that a statement could change: schema, rows, the

@@ -98,6 +98,7 @@ func (g *gathering) take(f sallyport.RiskField, v any) {
 		g.takeSent(f, v)
 	case "reference": // content elsewhere, which a witness binds
 		l.Object(scalar(l, f, v))
+	case "inert": // the operator's word that it has no effect
 	default:
 		g.judged = true
 		l.Effect(sallyport.EffectOpaque)

@@ -3,8 +3,8 @@ package risk_test
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"sallyport.dev/sallyport"
@@ -13,7 +13,10 @@ import (
 
 // heldOut are corpora whose lines were written, and judged, before anybody
 // looked at how the judges would take them (testdata/heldout/README.md).
-const heldOut = "heldout/"
+const (
+	heldOut  = "heldout/"
+	heldOut2 = "heldout2/" // with tables and a tree of its own
+)
 
 // A heldOutTally counts what became of lines of a held-out corpus.
 type heldOutTally struct {
@@ -76,34 +79,49 @@ func judgePath(e *risk.Engine, c entry) sallyport.Risk {
 	return e.Assess(context.Background(), tool, json.RawMessage(`{"p":"`+c.text+`"}`))
 }
 
+// judge judges each line of a kind's corpus in a folder.
+func (a *heldOutTally) judge(t *testing.T, e *risk.Engine, folder, kind string) {
+	t.Helper()
+	judge := analysers(e)[kind]
+	for _, c := range corpus(t, folder+kind) {
+		var r sallyport.Risk
+		if kind == "paths" {
+			r = judgePath(e, c)
+		} else {
+			r = judge(c.text)
+		}
+		if complaint := a.count(c, r); complaint != "" {
+			t.Logf("%s%s.txt:%d: %s: %q is %s (seen: %s): %q", folder, kind, c.line, complaint, c.text, verdict(r), c.effect, r.Reasons)
+		}
+	}
+}
+
 // Every danger of the held-out corpora is stopped, and at most 2 % of what is
-// harmless. They are no longer held out: the figure of before is in their README.
+// harmless. They are no longer held out: the figures of before are in their READMEs.
 func TestHeldOut(t *testing.T) {
 	e := engine(t)
-	judges := analysers(e)
-	delete(judges, "undeclared")
-	var all heldOutTally
-	for _, kind := range append(slices.Sorted(maps.Keys(judges)), "paths") {
-		var one heldOutTally
-		for _, c := range corpus(t, heldOut+kind) {
-			var r sallyport.Risk
-			if kind == "paths" {
-				r = judgePath(e, c)
-			} else {
-				r = judges[kind](c.text)
-			}
-			if complaint := one.count(c, r); complaint != "" {
-				t.Logf("%s.txt:%d: %s: %q is %s (seen: %s): %q", kind, c.line, complaint, c.text, verdict(r), c.effect, r.Reasons)
-			}
+	for folder, want := range map[string]heldOutTally{
+		heldOut:  {dangers: 400, lost: 150, harmless: 300},
+		heldOut2: {dangers: 160, lost: 80, harmless: 320},
+	} {
+		files, err := filepath.Glob(filepath.Join("testdata", folder, "*.txt"))
+		if err != nil {
+			t.Fatal(err)
 		}
-		one.log(t, kind)
-		all.add(one)
-	}
-	all.log(t, "all")
-	if all.stopped != all.dangers || all.lostStopped != all.lost || all.alarms*50 > all.harmless || all.held*50 > all.changes {
-		t.Error("want every danger stopped, and at most 2 % of the harmless lines and of the small changes")
-	}
-	if all.dangers < 400 || all.lost < 150 || all.harmless < 300 {
-		t.Errorf("the held-out corpora are too small: %+v", all)
+		var all heldOutTally
+		for _, f := range files {
+			var one heldOutTally
+			kind := strings.TrimSuffix(filepath.Base(f), ".txt")
+			one.judge(t, e, folder, kind)
+			one.log(t, kind)
+			all.add(one)
+		}
+		all.log(t, folder)
+		if all.stopped != all.dangers || all.lostStopped != all.lost || all.alarms*50 > all.harmless || all.held*50 > all.changes {
+			t.Errorf("%s: want every danger stopped, and at most 2 %% of the harmless lines and of the small changes", folder)
+		}
+		if all.dangers < want.dangers || all.lost < want.lost || all.harmless < want.harmless {
+			t.Errorf("%s: the corpora are too small: %+v", folder, all)
+		}
 	}
 }

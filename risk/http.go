@@ -6,9 +6,31 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/openapi/request"
 	"sallyport.dev/sallyport/risk/finding"
 	"sallyport.dev/sallyport/risk/web"
 )
+
+// route judges the request that a call of an HTTP API becomes: what is sent, not
+// what the document says about it. The arguments of one that may change something
+// are searched besides, as those of a tool of which nothing is declared.
+func (e *sitting) route(l *finding.List, tool sallyport.Tool, args json.RawMessage) {
+	built, err := request.Build(tool.Route, args)
+	if err != nil {
+		l.Effect(sallyport.EffectOpaque)
+		l.Add(sallyport.Critical, "no request can be made of the arguments: %s", err)
+		return
+	}
+	r := web.Request{Method: built.Method, URL: built.URL, Body: string(built.Body), Known: true, Headers: map[string]string{}}
+	for _, h := range built.Header {
+		r.Headers[h[0]] = h[1]
+	}
+	verdict := e.request(r)
+	l.Merge(verdict)
+	if verdict.Mutating() {
+		e.scan(l, tool, args)
+	}
+}
 
 func (e *sitting) http(text string) sallyport.Risk {
 	text = strings.TrimSpace(text)

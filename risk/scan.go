@@ -43,7 +43,12 @@ func (e *sitting) scan(l *finding.List, tool sallyport.Tool, args json.RawMessag
 		return
 	}
 	shape := e.shapes.of(tool)
-	doc = shape.fill(doc)
+	e.search(l, shape, shape.fill(doc), args)
+}
+
+// search looks through arguments, or those of them that nobody declared; args is
+// how they are written.
+func (e *sitting) search(l *finding.List, shape *shape, doc any, args json.RawMessage) {
 	s := &scan{engine: e, found: l, budget: maxJudged}
 	s.sqlish, s.shellish = suspicious(args)
 	s.sqlish = s.sqlish || bytes.Contains(args, []byte(`\u`)) || shape.defaults
@@ -94,6 +99,9 @@ func (s *scan) text(text string, depth int) {
 	if cloud.IsManifest(text) && s.spend() {
 		s.found.Merge(cloud.Manifest(text))
 	}
+	if strings.Contains(text, "(") {
+		s.code(text)
+	}
 	if !s.sqlish && !s.shellish {
 		return
 	}
@@ -105,6 +113,29 @@ func (s *scan) text(text string, depth int) {
 		s.command(text)
 	}
 }
+
+// deletingCode finds calls by which programs of other languages delete files, and
+// startingCode those that run a command which is written in them.
+var (
+	deletingCode = regexp.MustCompile(`\b(?:os\s*\.\s*(?:remove|unlink|removedirs|rmdir)|shutil\s*\.\s*rmtree|(?:rm|unlink|rmdir)Sync|FileUtils\.rm\w*|File\.(?:delete|unlink))\s*\(`)
+	startingCode = regexp.MustCompile(`(?:exec|execSync|spawn|spawnSync|system|popen|Popen|run|call|check_call|check_output)\s*\(\s*(?:"([^"\n]+)"|'([^'\n]+)')`)
+)
+
+// code looks at a text as a program.
+func (s *scan) code(text string) {
+	if len(text) > finding.MaxText {
+		return
+	}
+	if deletingCode.MatchString(text) {
+		s.found.Effect(sallyport.EffectDelete)
+		s.found.Lost("an argument looks like code that deletes files")
+	}
+	for _, m := range startingCode.FindAllStringSubmatch(text, maxInCode) {
+		s.command(m[1] + m[2])
+	}
+}
+
+const maxInCode = 16 // commands in one text that are judged
 
 func (s *scan) spend() bool {
 	if s.late() {

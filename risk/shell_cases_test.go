@@ -101,7 +101,7 @@ func TestTO35_DisguisedCommandsAreOpaque(t *testing.T) {
 // Programs that are harmless have options that are not.
 func TestTO58_DangerousOptions(t *testing.T) {
 	e := engine(t)
-	for _, text := range strings.Split(strings.TrimSpace(data(t, "options.txt")), "\n") {
+	for _, text := range strings.Split(strings.TrimSpace(data(t, "options.txt")+"\n"+data(t, "neighbours.txt")), "\n") {
 		if strings.HasPrefix(text, "#") || text == "" {
 			continue
 		}

@@ -94,7 +94,7 @@ var commandLines = map[string]bool{"bq": true, "gh": true, "heroku": true}
 
 func (e *sitting) cloud(text string) sallyport.Risk {
 	words := strings.Fields(text)
-	if len(words) > 1 && commandLines[words[0]] {
+	if len(words) > 1 && (commandLines[words[0]] || shell.Shows(words)) {
 		return e.shell(text)
 	}
 	if len(words) > 1 && (strings.ContainsAny(text, ";|&`\n") || strings.Contains(text, "$(")) {

@@ -25,6 +25,10 @@ var elsewhere = map[string]*regexp.Regexp{
 	"systemctl": regexp.MustCompile(`^(-H|--host|-M|--machine|--root|--image)`),
 	"terraform": regexp.MustCompile(`^-(chdir|out|generate-config-out|destroy)`),
 	"aws":       regexp.MustCompile(`^--(endpoint-url|cli-input|generate-cli)`),
+	"vault":     regexp.MustCompile(`^-(address|agent-address|ca-|client-|tls-|output-|header|wrap-ttl)`),
+	"argocd":    regexp.MustCompile(`^--(server|config|core|auth-token|grpc|insecure|local|plaintext|kube|port-forward)`),
+	"doctl":     regexp.MustCompile(`^--(api-url|access-token|config)`),
+	"pulumi":    regexp.MustCompile(`^(-C$|--cwd|--exec|--tracing)`),
 	"az":        regexp.MustCompile(`^--(url|uri)`),
 	"bq":        regexp.MustCompile(`^--?(api|bigqueryrc|cred|service|disc|flag|ca_|proxy|mtls|oauth|log|udf|dest|repl|append|sched|target)`),
 	"gcloud":    regexp.MustCompile(`^--(flags-file|access-token-file|log-file)`),
@@ -151,10 +155,7 @@ func (c command) verb() (class, int) {
 			return unknown, 0
 		}
 		// Sub-commands are words of their own; only clouds spell verbs in one.
-		ws := []string{c.words[i]}
-		if c.program != "gcloud" && i+1 < len(c.words) {
-			ws = append(ws, c.words[i+1])
-		}
+		ws := c.words[i:min(i+3, len(c.words))]
 		if c.program == "gcloud" {
 			ws = Words(c.words[i])
 		}
@@ -233,6 +234,9 @@ func (c command) lastVerb() (class, int) {
 
 func (c command) judge(l *finding.List, name string) {
 	found, n := c.verb()
+	if found == reads && c.showsSecrets() {
+		found = secrets
+	}
 	what := strings.TrimSpace(name + " " + strings.Join(c.words[:min(len(c.words), max(n, 1))], " "))
 	what = strings.ReplaceAll(what, Unseen, "…")
 	rest := c.words[min(n, len(c.words)):]
@@ -256,21 +260,40 @@ func (c command) judge(l *finding.List, name string) {
 		l.Add(sallyport.Critical, "%s is given an option that can run a program, write, or reach elsewhere", what)
 		return
 	}
-	if c.dryRun() && (found == writes || found == loses) && (c.program == "kubectl" || c.program == "helm") {
+	if c.dryRun() && (found == writes || found == loses) {
 		found = reads
 	}
 	judge(l, found, what, about)
 	c.special(l, found, what, rest)
 }
 
-// dryRun: exactly one option says so, and nothing takes it back.
+// dryRun: exactly one option says so, in the way that the program knows, and
+// nothing takes it back.
 func (c command) dryRun() bool {
 	n, good := 0, false
 	for _, o := range c.options {
-		if strings.HasPrefix(o, "--dry-run") {
+		switch {
+		case strings.HasPrefix(o, "--dry-run"), strings.HasPrefix(o, "--dryrun"), strings.HasPrefix(o, "--no-dry"):
 			n++
-			good = o == "--dry-run=client" || o == "--dry-run=server" || o == "--dry-run" && c.program == "helm"
+			good = c.dryRuns(o)
 		}
 	}
 	return n == 1 && good
+}
+
+func (c command) dryRuns(option string) bool {
+	switch c.program {
+	case "kubectl":
+		return option == "--dry-run=client" || option == "--dry-run=server"
+	case "helm":
+		return option == "--dry-run" || option == "--dry-run=client" || option == "--dry-run=server"
+	case "aws":
+		switch c.words[0] {
+		case "s3":
+			return option == "--dryrun"
+		case "ec2":
+			return option == "--dry-run"
+		}
+	}
+	return false
 }

@@ -27,6 +27,11 @@ func (c command) special(l *finding.List, found class, what string, rest []strin
 		if scaledToNothing(c.options) || slices.ContainsFunc(rest, func(w string) bool { return strings.HasSuffix(w, "=0") }) && strings.Contains(what, "scale") {
 			l.Add(sallyport.Critical, "%s ends every copy", what)
 		}
+	case "helm":
+		if found == writes && has(c.options, "--force") {
+			l.Effect(sallyport.EffectDelete)
+			l.Lost("%s deletes and makes anew what it cannot change", what)
+		}
 	case "gcloud":
 		if found == writes && has(c.options, "--delete", "--delete-unmatched-destination-objects", "--remove") {
 			l.Effect(sallyport.EffectDelete)
@@ -118,4 +123,22 @@ func scaledToNothing(options []string) bool {
 		}
 	}
 	return false
+}
+
+// shown are uses that only read and whose answer holds passwords and keys: the
+// values of a release, the environment of a project, the state of machines.
+var shown = map[string][]string{
+	"helm":           {"get values", "get all", "get manifest", "get hooks", "env"},
+	"docker":         {"compose config", "compose convert"},
+	"docker-compose": {"config", "convert"},
+	"terraform":      {"output", "state show", "state pull"},
+	"vault":          {"token lookup", "print token"},
+	"doctl":          {"databases get", "databases list", "databases connection", "databases user"},
+}
+
+// showsSecrets tells a use whose answer holds secrets.
+func (c command) showsSecrets() bool {
+	line := strings.Join(c.words, " ") + " "
+	return slices.ContainsFunc(shown[c.program], func(use string) bool { return strings.HasPrefix(line, use+" ") }) ||
+		c.program == "helm" && strings.HasPrefix(line, "status ") && slices.ContainsFunc(c.options, func(o string) bool { return strings.HasPrefix(o, "-o") || strings.HasPrefix(o, "--output") })
 }

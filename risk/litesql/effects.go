@@ -183,6 +183,19 @@ func (w *walk) insert(name, bare string, list []token) {
 		}
 	}
 	w.found.Add(sallyport.High, "inserts into %s", name)
+	if has(list, "do", "update") {
+		w.upserts(name, list)
+	}
+}
+
+// upserts judges ON CONFLICT … DO UPDATE. SQLite tells of it only where the
+// schema, which is made up here, has the constraint that is meant.
+func (w *walk) upserts(name string, list []token) {
+	level := sallyport.High
+	if !has(list, "values") || has(list, "select") || has(list, "from") {
+		level = sallyport.Critical // as many as the query gives, which may be all
+	}
+	w.found.Add(level, "updates rows of %s that exist", name)
 }
 
 // attaches judges ATTACH, which opens any file that the process may open.
@@ -206,11 +219,7 @@ func (w *walk) writes(name, bare string) {
 
 func (w *walk) update(name, sql string, list []token, lead token) {
 	if has(list, "do", "update") {
-		level := sallyport.High
-		if !has(list, "values") || has(list, "select") || has(list, "from") {
-			level = sallyport.Critical // as many as the query gives, which may be all
-		}
-		w.found.Add(level, "updates rows of %s that exist", name)
+		w.upserts(name, list)
 		return
 	}
 	if lead.is("insert") || lead.is("replace") || lead.is("with") && !has(list, "update") {

@@ -1,14 +1,48 @@
 package money
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+	"unicode"
+)
 
 // IsAccount tells whether a text is the number of an account by its own form:
 // an IBAN with its check digits, or the address of a wallet.
-func IsAccount(s string) bool { return isIBAN(s) || isWallet(s) }
+func IsAccount(s string) bool { _, ok := account(s); return ok }
 
-// isIBAN checks an IBAN's form and check digits. (ISO 13616)
+// Account writes the number of an account in the one way that stands for all in
+// which it may be given: an IBAN with or without its name in front, in blocks, in
+// small letters. Any other text stays as it is.
+func Account(s string) string {
+	if plain, ok := account(s); ok {
+		return plain
+	}
+	return s
+}
+
+var named = regexp.MustCompile(`(?i)^(?:urn:)?iban[\s:=.-]*`)
+
+func account(s string) (plain string, ok bool) {
+	plain = strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || r == '-' || r == '.' {
+			return -1
+		}
+		return unicode.ToUpper(r)
+	}, named.ReplaceAllString(strings.TrimSpace(s), ""))
+	if isIBAN(plain) {
+		return plain, true
+	}
+	if t := strings.TrimSpace(s); isWallet(t) {
+		if strings.HasPrefix(t, "0x") {
+			t = strings.ToLower(t) // capitals are but a checksum (EIP-55)
+		}
+		return t, true
+	}
+	return s, false
+}
+
+// isIBAN checks an IBAN's form and check digits, written without blanks. (ISO 13616)
 func isIBAN(s string) bool {
-	s = strings.ToUpper(strings.ReplaceAll(s, " ", ""))
 	if len(s) < 15 || len(s) > 34 || !letters(s[:2]) || !allDigits(s[2:4]) {
 		return false
 	}

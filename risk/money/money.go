@@ -43,7 +43,11 @@ func Judge(t Transfer) sallyport.Risk {
 		bad = "could be thousands or thousandths"
 	}
 	value = shift(value, t.Scale)
-	to := strings.Join(t.Recipients, ", ")
+	accounts := make([]string, len(t.Recipients))
+	for i, r := range t.Recipients {
+		accounts[i] = Account(r)
+	}
+	to := strings.Join(accounts, ", ")
 	shown := strings.TrimSpace(t.Amount + " " + t.Currency)
 	for _, problem := range []string{bad, why} {
 		if problem != "" {

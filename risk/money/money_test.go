@@ -77,6 +77,25 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
+// However an account is written, it is one recipient.
+func TestOneAccountHasOneName(t *testing.T) {
+	const iban, wallet = "DE89370400440532013000", "0x52908400098527886e0f7030069857d2e4169ee7"
+	for s, want := range map[string]string{
+		iban: iban, "DE89 3704 0044 0532 0130 00": iban, "de89370400440532013000": iban, "iban:DE89370400440532013000": iban, "IBAN DE89 3704 0044 0532 0130 00": iban,
+		" Iban: de89-3704-0044-0532-0130-00 ": iban, "urn:iban:DE89370400440532013000": iban, "DE89\u00a03704\u00a00044\u00a00532\u00a00130\u00a000": iban,
+		"0x52908400098527886E0F7030069857D2E4169EE7": wallet,
+		"iban:DE89370400440532013001":                "iban:DE89370400440532013001", "acme": "acme", "Iban Ltd": "Iban Ltd",
+	} {
+		if got := money.Account(s); got != want {
+			t.Errorf("%q is %q, want %q", s, got, want)
+		}
+		r := money.Judge(money.Transfer{Amount: "10.00", Currency: "EUR", Recipients: []string{s}})
+		if len(r.Amounts) != 1 || r.Amounts[0].Recipient != want {
+			t.Errorf("a transfer to %q counts for %+v, want %q", s, r.Amounts, want)
+		}
+	}
+}
+
 // What is read is exactly what JSON's own grammar says the number is.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"1", "1e3", "0.10", "1e-9", "12.5E1", "-1", "1,000", "00", "1e18", "999999999999999"} {

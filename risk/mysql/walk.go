@@ -67,7 +67,7 @@ func (w *walk) statement(s statement) bool {
 		w.found.Effect(sallyport.EffectRead)
 		return true
 	}
-	sql := s.withoutSounds().canonical()
+	sql := s.withoutSounds().withoutColons().canonical()
 	if s[0].is("table") { // TABLE t is SELECT * FROM t
 		sql = "select * from " + s[1:].canonical()
 	}
@@ -181,6 +181,8 @@ func (w *walk) set(n *sqlparser.Set) {
 	for _, e := range n.Exprs {
 		name := strings.ToLower(e.Var.Name.String())
 		switch {
+		case (name == "names" || name == "charset") && plainCharset(e.Expr):
+			w.found.Add(sallyport.High, "changes the session's setting %s", name)
 		case readsText[name]:
 			w.found.Add(sallyport.Critical, "sets %s, which changes how the SQL after it is read", name)
 		case runsLater[name]:
@@ -204,6 +206,18 @@ var (
 	runsLater = set(`general_log_file slow_query_log_file log_error init_connect init_file init_slave init_replica secure_file_priv
 		plugin_dir sql_log_bin datadir tmpdir log_bin_basename local_infile`)
 )
+
+// plainCharset tells a character set in which no letter holds the byte of a
+// quote or a backslash, so that text means what it does here.
+func plainCharset(e sqlparser.Expr) bool {
+	switch e := e.(type) {
+	case *sqlparser.Literal:
+		return plainCharsets[strings.ToLower(e.Val)]
+	case *sqlparser.ColName:
+		return plainCharsets[e.Name.Lowered()]
+	}
+	return false
+}
 
 func (w *walk) show(n *sqlparser.Show) {
 	w.found.Effect(sallyport.EffectRead)

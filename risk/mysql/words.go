@@ -143,6 +143,27 @@ func (s statement) withoutSounds() statement {
 	return out
 }
 
+// withoutColons writes = for the := by which SET gives a variable its value.
+func (s statement) withoutColons() statement {
+	if !s[0].is("set") {
+		return s
+	}
+	out := make(statement, len(s))
+	depth := 0
+	for i, t := range s {
+		switch {
+		case t.op("("):
+			depth++
+		case t.op(")"):
+			depth--
+		case t.op(":=") && depth == 0:
+			t.value = "="
+		}
+		out[i] = t
+	}
+	return out
+}
+
 // swallowed judges the statements of which vitess keeps no more than the first words.
 func (w *walk) swallowed(s statement) {
 	switch {

@@ -91,14 +91,24 @@ func Mirrored(op string) string {
 	return op
 }
 
-// Like tells whether a pattern of LIKE has more in it than wildcards. escape is
-// the escape character, "" for none.
+// certain is how many letters a pattern must have that may stand anywhere in a
+// text: %a% is in nearly every name.
+const certain = 3
+
+// Like tells whether a pattern of LIKE leaves texts out: it says how they begin,
+// or has more than a letter or two between its wildcards. escape is the escape
+// character, "" for none.
 func Like(pattern, escape string) bool {
+	letters := 0
 	for i := 0; i < len(pattern); i++ {
-		switch c := pattern[i]; {
-		case escape != "" && strings.HasPrefix(pattern[i:], escape):
-			return len(pattern) > i+len(escape)
-		case c != '%' && c != '_':
+		if escape != "" && strings.HasPrefix(pattern[i:], escape) {
+			if i += len(escape); i >= len(pattern) {
+				break
+			}
+		} else if c := pattern[i]; c == '%' || c == '_' {
+			continue
+		}
+		if letters++; letters > i || letters >= certain {
 			return true
 		}
 	}

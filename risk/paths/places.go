@@ -111,8 +111,26 @@ func Executed(name string) bool {
 			}
 		}
 		base := path.Base(s)
-		return obeyedNames[base] || strings.HasSuffix(base, ".pth") || inHomeBin(s)
+		return obeyedNames[base] || strings.HasSuffix(base, ".pth") || inHomeBin(s) || shadows(s)
 	})
+}
+
+// ownModules are Python's own modules that the programs import which the shell's
+// judge lets pass (code.Looks, -m json.tool, -m py_compile), and theirs. A file of
+// such a name in the folder is run instead.
+var ownModules = set(`argparse base64 bisect bz2 codecs collections contextlib copyreg csv datetime decimal enum fnmatch fractions functools gettext hashlib
+	heapq importlib io json keyword linecache lzma math numbers operator os pathlib posixpath py_compile random re reprlib runpy shutil site stat statistics string
+	struct tempfile textwrap threading token tokenize traceback types typing warnings weakref zlib _collections_abc _compression _csv _datetime _decimal
+	_hashlib _json _statistics _weakrefset _strptime _pydatetime _pydecimal _colorize _struct _bisect _random binascii calendar locale ast inspect dis opcode`)
+
+// shadows tells a file that Python would take for one of its own modules.
+func shadows(s string) bool {
+	base := path.Base(s)
+	stem, ending, _ := strings.Cut(base, ".")
+	if stem == "__init__" {
+		stem = path.Base(path.Dir(s))
+	}
+	return ownModules[stem] && (ending == "py" || ending == "pyc" || strings.HasSuffix(ending, "so") || strings.HasSuffix(ending, "pyd"))
 }
 
 // inHomeBin finds ~/bin, which many logins look programs up in.

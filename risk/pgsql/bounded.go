@@ -272,7 +272,7 @@ func narrowOperator(op string, column, value any) bool {
 		return isText && narrow.Like(text, `\`)
 	case "~", "~*":
 		return isText && narrow.Regexp(text)
-	case "^@", "@>", "?", "@@":
+	case "^@", "@>", "@@": // not ?, for every row may have the key
 		return isText && strings.Trim(text, "{}[] ") != ""
 	}
 	return false

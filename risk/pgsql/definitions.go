@@ -103,7 +103,9 @@ func (w *walk) definition(kind string, n node) bool {
 	if !ok {
 		return false
 	}
-	if privileges[kind] {
+	level := sallyport.High
+	if privileges[kind] { // what others read or do meanwhile cannot be undone
+		level = sallyport.Critical
 		w.found.Effect(sallyport.EffectPrivileges)
 	} else {
 		w.found.Effect(sallyport.EffectWrite)
@@ -116,7 +118,7 @@ func (w *walk) definition(kind string, n node) bool {
 		name = tableName(sub(n, "view"))
 	}
 	w.found.Part("", "table", name)
-	w.found.Add(sallyport.High, "%s", strings.TrimSpace(what+" "+name))
+	w.found.Add(level, "%s", strings.TrimSpace(what+" "+name))
 	if kind == "AlterDomainStmt" && (str(n, "subtype") == "X" || str(n, "def") == "DROP") {
 		w.found.Lost("drops a constraint of a domain")
 	}
@@ -229,6 +231,9 @@ func (w *walk) alterTable(n node) {
 		case kind == "AT_DropNotNull":
 		case strings.HasPrefix(kind, "AT_Drop"):
 			w.found.Lost("drops %s of %s: it cannot be brought back by the same hand", part, name)
+		case kind == "AT_ChangeOwner", strings.HasSuffix(kind, "RowSecurity"):
+			w.found.Effect(sallyport.EffectPrivileges)
+			w.found.Add(sallyport.Critical, "changes who may do what with %s", name)
 		case strings.Contains(kind, "Disable"):
 			w.found.Add(sallyport.High, "switches off a trigger, rule or row policy of %s", name)
 		}

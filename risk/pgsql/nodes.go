@@ -34,6 +34,10 @@ func (w *walk) special(kind string, n node) bool {
 		w.sort(n)
 	case "TypeCast":
 		w.cast(n)
+	case "TypeName": // of a column that a function or JSON_TABLE gives, or of a parameter
+		if !w.lenient {
+			w.converts(n, nil)
+		}
 	case "A_Indirection":
 		w.part(n)
 	default:
@@ -111,21 +115,35 @@ func (w *walk) operator(n node) {
 }
 
 // cast judges a conversion. One to a type of somebody's own may call a function
-// of theirs; of a quoted literal, or NULL, it does no more than read the type. A
-// number, a truth value or a bit string has a type already and is converted.
+// of theirs, and that of a literal or NULL too: a domain's check is code.
 func (w *walk) cast(n node) {
-	parts := names(sub(n, "typeName")["names"])
-	if len(parts) > 1 && parts[0] == "pg_catalog" {
-		parts = parts[1:]
-	}
-	known := len(parts) == 1 && w.catalogue.types[parts[0]]
-	literal := sub(nodeOf(n["arg"]), "A_Const")
-	if literal["sval"] == nil && literal["isnull"] == nil && !known {
-		w.found.Effect(sallyport.EffectExecute)
-		w.found.Add(sallyport.Critical, "converts to %s, which is not PostgreSQL's own type: the conversion may call a function", strings.Join(parts, "."))
-	}
-	w.children(n)
+	w.converts(sub(n, "typeName"), sub(nodeOf(n["arg"]), "A_Const"))
+	w.value("arg", n["arg"])
 }
+
+// converts judges what reading a value as a type does. constant is what is read,
+// nil if it is computed.
+func (w *walk) converts(typeName, constant node) {
+	parts := names(typeName["names"])
+	plain := parts
+	if len(parts) > 1 && parts[0] == "pg_catalog" {
+		plain = parts[1:]
+	}
+	if len(parts) == 0 || len(plain) == 1 && w.catalogue.types[plain[0]] {
+		return
+	}
+	// A quoted literal has no type yet: it is read, and not converted.
+	if (constant["sval"] != nil || constant["isnull"] != nil) && extensionTypes[parts[len(parts)-1]] {
+		return
+	}
+	w.found.Effect(sallyport.EffectExecute)
+	w.found.Add(sallyport.Critical, "converts to %s, which is not PostgreSQL's own type: the conversion or a domain's check may call a function", strings.Join(parts, "."))
+}
+
+// extensionTypes are base types of PostgreSQL's own extensions, PostGIS and
+// pgvector: reading a literal of them calls a function of the extension alone.
+var extensionTypes = set(`citext hstore ltree lquery ltxtquery cube seg isbn isbn13 issn ismn ean13 upc query_int
+	geometry geography box2d box3d raster vector halfvec sparsevec`)
 
 // part judges (t).f, which calls function f where t has no column f.
 func (w *walk) part(n node) {

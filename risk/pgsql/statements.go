@@ -210,7 +210,7 @@ func (w *walk) setting(n node) {
 	case strings.HasPrefix(str(n, "kind"), "VAR_SET_MULTI") && name == "TRANSACTION" && w.open:
 	case name == "role" || name == "session_authorization":
 		w.found.Effect(sallyport.EffectPrivileges)
-		w.found.Add(sallyport.High, "changes on whose behalf the session acts")
+		w.found.Add(sallyport.Critical, "changes on whose behalf the session acts")
 	case str(n, "kind") == "VAR_RESET_ALL":
 		w.found.Add(sallyport.High, "resets every setting of the session")
 	default:
@@ -289,6 +289,7 @@ func (w *walk) do(n node) {
 func (w *walk) prepare(n node) {
 	inner := &walk{nest: w.nest, catalogue: w.catalogue, prepared: map[string]*finding.List{}, ctes: map[string]bool{}, depth: w.depth}
 	inner.value("query", n["query"])
+	inner.value("argtypes", n["argtypes"])
 	w.prepared[str(n, "name")] = &inner.found
 	w.found.Add(sallyport.High, "keeps statement %s in the session", str(n, "name"))
 	w.found.Append(&inner.found)

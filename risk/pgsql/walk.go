@@ -114,7 +114,7 @@ func (w *walk) object(key string, v node) {
 	case "relation", "rel", "pktable", "sequence", "view", "viewQuery":
 		w.node("RangeVar", v)
 	case "typeName", "argType", "returnType":
-		// Types run no code that a query could choose.
+		w.node("TypeName", v)
 	default:
 		if !w.lenient && !rawFields[key] {
 			w.found.Add(sallyport.Critical, "uses %q, which the analyser does not know", key)
@@ -166,7 +166,7 @@ var rawFields = set(`alias over withClause context_item raw_expr formatted_expr 
 	partitionClause orderClause name_expr passing typeName path rootPathSpec plan absent_on_null exprs options`)
 
 // leaves hold nothing that could act.
-var leaves = set(`A_Const A_Star ParamRef String Integer Float Boolean BitString Null TypeName Alias SQLValueFunction
+var leaves = set(`A_Const A_Star ParamRef String Integer Float Boolean BitString Null Alias SQLValueFunction
 	SetToDefault CurrentOfExpr RoleSpec ReplicaIdentityStmt`)
 
 // harmless nodes are as harmless as what is in them.

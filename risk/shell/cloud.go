@@ -1,12 +1,24 @@
 package shell
 
 import (
+	"cmp"
 	"slices"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/cloud"
 	"sallyport.dev/sallyport/risk/shell/verbs"
 )
+
+// Shows tells words that a shell may take for a command which only shows
+// something. How the shell takes them is for the judge to say.
+func Shows(words []string) bool {
+	args := make([]arg, 0, len(words))
+	for _, s := range words[1:] {
+		args = append(args, arg{Text: s, Known: true})
+	}
+	_, ok := verbs.Looks(words[0], args)
+	return ok
+}
 
 // clouds judges the programs of clouds and clusters by package cloud. A word
 // that is made at run time is not seen; one that may be several words could be
@@ -43,6 +55,9 @@ func (w *walk) clouds(name string, args []arg) bool {
 		if slices.ContainsFunc(args, func(a arg) bool { return a.Is("exec", "run", "debug") }) {
 			w.anywhere(args) // of a container: what it runs stands among the words
 		}
+	}
+	if r.Level == sallyport.Medium { // what it prints is secret
+		w.secret = cmp.Or(w.secret, "secrets by "+name)
 	}
 	w.found.Merge(r)
 	return true

@@ -74,7 +74,14 @@ func (w *walk) known(name string, args []arg, stdin string) {
 			return
 		}
 	}
+	if net, ok := verbs.Looks(name, args); ok {
+		w.asksOrShows(name, net, args)
+		return
+	}
 	p, ok := known.Find(name)
+	if (name == "fd" || name == "fdfind") && w.fd(name, args) {
+		return
+	}
 	if ok && (p.Class == known.Open || p.Class == known.Lost) && len(args) > 0 && args[0].Literal() {
 		if inner, two := known.Find(name + "-" + args[0].Text); two {
 			p, args = inner, args[1:]
@@ -95,6 +102,20 @@ func (w *walk) known(name string, args []arg, stdin string) {
 			w.lost("%s may be a program that deletes, where names do not tell upper from lower case", name)
 		}
 		w.readsAll(args)
+	}
+}
+
+// asksOrShows notes a use of a program that only shows something. The words given to
+// one that asks another machine are names of what lies there.
+func (w *walk) asksOrShows(name string, net bool, args []arg) {
+	w.found.Effect(sallyport.EffectRead)
+	if !net {
+		w.readsAll(args)
+		return
+	}
+	w.network(name)
+	if slices.ContainsFunc(args, func(a arg) bool { return !a.Known }) {
+		w.found.Add(sallyport.High, "%s is given a word that is made at run time, which can carry something out", name)
 	}
 }
 
@@ -197,8 +218,11 @@ func (w *walk) high(u use, args []arg) {
 		w.lost("%s is told to overwrite or delete: what was there cannot be brought back", u.name)
 	}
 	switch u.name {
-	case "chmod", "chown", "chgrp", "setfacl", "setcap", "chattr", "useradd", "adduser", "usermod", "passwd", "chpasswd", "groupadd", "mount":
+	case "chmod", "chown", "chgrp", "setfacl", "chattr", "mount":
 		w.found.Effect(sallyport.EffectPrivileges)
+	case "setcap", "useradd", "adduser", "usermod", "passwd", "chpasswd", "chsh", "groupadd", "groupmod":
+		w.found.Effect(sallyport.EffectPrivileges)
+		w.found.Add(sallyport.Critical, "%s changes who may do what", u.name)
 	case "mail", "mailx", "sendmail", "wall", "write":
 		w.found.Effect(sallyport.EffectMessage)
 		w.talks = cmp.Or(w.talks, u.name)

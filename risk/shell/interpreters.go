@@ -2,6 +2,7 @@ package shell
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
@@ -21,8 +22,6 @@ var versioned = regexp.MustCompile(`^(python|perl|ruby|lua|php|node)[0-9.]+$`)
 
 // deletes finds, in code of other languages, the calls that take something away.
 var deletes = regexp.MustCompile(`(?i)rmtree|\bos['")]*\s*\.\s*(remove|unlink|removedirs|rmdir|truncate)|\bunlink\b|\brmSync|\bunlinkSync|\brm_rf|\brm_r\b|FileUtils|\.unlink\(|shutil|rimraf|\brm\s+-|rmdirSync|File\.delete|\bDROP\s+(TABLE|DATABASE)|\bTRUNCATE\s|\bDELETE\s+FROM|mkfs|\bdd\s+if=`)
-
-var plainPrint = regexp.MustCompile(`^\s*print\(\s*(?:[0-9+\-*/%. ()]+|'[^'"\\{}]*'|"[^'"\\{}]*")\s*\)\s*;?\s*$`)
 
 // interpreter judges a program that runs code.
 func (w *walk) interpreter(name string, args []arg, stdin string) bool {
@@ -54,19 +53,17 @@ func (w *walk) interpreter(name string, args []arg, stdin string) bool {
 			return true
 		}
 	}
-	if strings.HasPrefix(name, "python") && len(args) > 1 && args[0].Literal() && args[0].Text == "-m" && args[1].Literal() && args[1].Text == "json.tool" {
-		if len(args) > 3 {
-			w.writes(args[3], paths.Overwrites)
-		}
+	if strings.HasPrefix(name, "python") && len(args) > 1 && args[0].Is("-m") && w.module(args[1:]) || w.looks(name, flag, args, stdin) {
+		return true
+	}
+	if code.Plain(name, args) {
+		w.readsAll(args[2:])
 		return true
 	}
 	program := stdin
 	for i, a := range args {
 		if a.Known && i+1 < len(args) && a.Text == flag && args[i+1].Known {
 			program = args[i+1].Text
-			if strings.HasPrefix(name, "python") && len(args) == 2 && plainPrint.MatchString(program) {
-				return true
-			}
 		}
 		if a.Known && deletes.MatchString(a.Text) {
 			program = a.Text
@@ -79,6 +76,57 @@ func (w *walk) interpreter(name string, args []arg, stdin string) bool {
 	w.unknown("runs %s code, whose effect cannot be told", name)
 	for _, a := range args {
 		w.reads(a)
+	}
+	return true
+}
+
+// module judges the modules of Python that do no more than their names say.
+func (w *walk) module(args []arg) bool {
+	switch {
+	case args[0].Is("json.tool"):
+		if len(args) > 2 {
+			w.writes(args[2], paths.Overwrites)
+		}
+		return true
+	case args[0].Is("this", "calendar", "platform", "sysconfig", "site", "tokenize") && !slices.ContainsFunc(args[1:], func(a arg) bool { return a.Loose }):
+		w.readsAll(args[1:])
+		return true
+	case args[0].Is("pip") && w.byVerb("pip", args[1:]):
+		return true
+	case args[0].Is("py_compile") && !slices.ContainsFunc(args[1:], arg.Option):
+		w.readsAll(args[1:])
+		w.changed("keeps compiled code beside the files")
+		return true
+	}
+	return false
+}
+
+// looks judges code of few words, given as an argument or on the input, that
+// only calculates, reads and prints.
+func (w *walk) looks(name, flag string, args []arg, stdin string) bool {
+	switch name {
+	case "python3":
+		name = "python"
+	case "nodejs":
+		name = "node"
+	}
+	program := ""
+	switch {
+	case len(args) > 1 && (args[0].Is(flag) || name == "node" && args[0].Is("-p", "-pe", "--print", "--eval")) && args[1].Known:
+		program = args[1].Text
+	case len(args) == 0 || len(args) == 1 && args[0].Is("-"):
+		program = stdin
+	}
+	look, ok := code.Looks(name, program)
+	if !ok || strings.TrimSpace(program) == "" {
+		return false
+	}
+	w.found.Effect(sallyport.EffectRead)
+	for _, file := range look.Reads {
+		w.reads(arg{Text: file, Known: true})
+	}
+	if look.Imports {
+		w.found.Add(sallyport.High, "runs %s code that imports modules, which files in the folder can replace", name)
 	}
 	return true
 }
@@ -104,7 +152,7 @@ func (w *walk) shell(name string, args []arg, stdin string) {
 			return
 		case a.Text == "--version" || a.Text == "--help":
 			return
-		case a.Text == "-n" && len(args) == i+2 && args[i+1].Known:
+		case a.Text == "-n" && len(args) == i+2 && args[i+1].Known, a.Is("-xn", "-nx", "-nv", "-vn") && len(args) == i+2 && args[i+1].Known:
 			return // checks the syntax of a file
 		case strings.HasPrefix(a.Text, "--"):
 			if !shellOptions[a.Text] {

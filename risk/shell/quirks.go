@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -25,7 +26,7 @@ func (w *walk) quirk(u use, args []arg) {
 		}
 	case "less", "more", "most", "man":
 		for _, a := range u.rest {
-			if strings.HasPrefix(a.Text, "+") || strings.HasPrefix(a.Text, "-P") {
+			if strings.HasPrefix(a.Text, "+") && !pagerStart.MatchString(a.Text) || strings.HasPrefix(a.Text, "-P") {
 				w.unknown("%s is given a command to run when it starts", u.name)
 			}
 		}
@@ -50,6 +51,7 @@ func (w *walk) variables(u use, args []arg) {
 	switch {
 	case u.name == "printenv" && len(args) > 0, u.name == "set" && len(args) > 0:
 	default:
+		w.secret = cmp.Or(w.secret, "the environment")
 		w.found.Add(sallyport.Medium, "prints the environment, which may hold secrets")
 	}
 	if u.name == "set" && (u.keeps || word.Has(args, "-C") || len(args) > 1 && args[0].Is("-o") && args[1].Is("noclobber")) {
@@ -74,6 +76,9 @@ func (w *walk) enters(a arg) {
 		}
 	}
 }
+
+// pagerStart are the places where a pager may be told to begin: a line, a search, the end.
+var pagerStart = regexp.MustCompile(`^\+(\d+|G|F|/[\w .:=-]+)$`)
 
 var setuidMode = regexp.MustCompile(`^0*[2467][0-7]{3}$|^[ugoa]*[+=][rwxXt]*s`)
 

@@ -2,12 +2,12 @@ package shell
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/paths"
 	"sallyport.dev/sallyport/risk/shell/known"
+	"sallyport.dev/sallyport/risk/shell/verbs"
 	"sallyport.dev/sallyport/risk/shell/word"
 )
 
@@ -21,7 +21,7 @@ func (w *walk) special(name string, args []arg) bool {
 			w.found.Add(sallyport.High, "changes the machine's name")
 		}
 	case "ip":
-		w.ip(args)
+		verbs.IP(&w.found, args)
 	case "history":
 		w.history(args)
 	case "crontab":
@@ -47,29 +47,11 @@ func (w *walk) special(name string, args []arg) bool {
 	case "psql", "sqlite3", "mysql", "mariadb", "redis-cli", "mongosh", "mongo":
 		w.database(name, args)
 	case "iptables", "ip6tables", "nft", "ufw", "firewall-cmd":
-		w.firewall(args)
+		verbs.Firewall(&w.found, args)
 	default:
 		return false
 	}
 	return true
-}
-
-func (w *walk) firewall(args []arg) {
-	first := ""
-	if len(args) > 0 && args[0].Literal() {
-		first = args[0].Text
-	}
-	switch {
-	case first == "-L" || first == "-S" || first == "--list" || first == "status" || first == "list" || first == "--list-all" || strings.HasPrefix(first, "-nvL") || first == "-nL":
-	case slices.ContainsFunc(args, func(a arg) bool {
-		return a.Text == "-F" || a.Text == "--flush" || a.Text == "flush" || a.Text == "reset" || a.Text == "disable" || a.Text == "delete" || a.Text == "-X" || a.Text == "-P" || a.Loose
-	}):
-		w.found.Effect(sallyport.EffectPrivileges)
-		w.unknown("takes the firewall's rules away")
-	default:
-		w.found.Effect(sallyport.EffectPrivileges)
-		w.changed("changes the firewall")
-	}
 }
 
 func (w *walk) date(args []arg) {
@@ -80,21 +62,6 @@ func (w *walk) date(args []arg) {
 	for _, a := range rest {
 		if !strings.HasPrefix(a.Text, "+") {
 			w.unknown("sets the machine's clock")
-		}
-	}
-}
-
-var ipLooks = set(`-4 -6 -0 -a -all -br -brief -c -color -color=auto -d -details -f -family -h -human -j -json -o -oneline -p -pretty -r -resolve -s -ss -stats -statistics -t -timestamp`)
-
-func (w *walk) ip(args []arg) {
-	for _, a := range args {
-		switch a.Text {
-		case "add", "del", "delete", "set", "flush", "replace", "change", "append", "save", "restore", "exec", "attach", "netns":
-			w.unknown("changes the network")
-			return
-		}
-		if a.Loose || a.Option() && !ipLooks[a.Text] {
-			w.unknown("ip is given an option that is not known to be harmless")
 		}
 	}
 }
@@ -238,28 +205,7 @@ func (w *walk) store(name string, args []arg) {
 		}
 		return
 	}
-	for i := 0; i < len(args); i++ {
-		a := args[i]
-		if a.Text == "-h" || a.Text == "-p" || a.Text == "-n" || a.Text == "-a" || a.Text == "-u" {
-			i++
-			continue
-		}
-		if a.Option() {
-			continue
-		}
-		switch strings.ToUpper(a.Text) {
-		case "GET", "MGET", "KEYS", "SCAN", "TTL", "PTTL", "TYPE", "EXISTS", "INFO", "PING", "DBSIZE", "HGET", "HGETALL", "LRANGE", "LLEN",
-			"SMEMBERS", "SCARD", "ZRANGE", "ZCARD", "STRLEN", "XLEN", "XRANGE", "TIME":
-		case "FLUSHALL", "FLUSHDB", "DEL", "UNLINK", "SHUTDOWN", "GETDEL", "LPOP", "RPOP", "SPOP", "ZREM", "SREM", "HDEL", "XTRIM", "LTRIM":
-			w.lost("redis: %s takes values away for good", strings.ToUpper(a.Text))
-		case "SET", "SETEX", "INCR", "DECR", "HSET", "LPUSH", "RPUSH", "SADD", "ZADD", "EXPIRE", "PERSIST", "PUBLISH", "APPEND", "MSET", "SETNX":
-			w.found.Add(sallyport.High, "redis: %s changes values", strings.ToUpper(a.Text))
-		default:
-			w.unknown("redis: %s is not known to be harmless", a.Text)
-		}
-		return
-	}
-	w.unknown("redis-cli runs what it reads on its input")
+	verbs.Redis(&w.found, args)
 }
 
 // limited judges a program by the list of options that are harmless for it, as

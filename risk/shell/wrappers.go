@@ -1,7 +1,9 @@
 package shell
 
 import (
+	"cmp"
 	"path"
+	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
@@ -44,7 +46,10 @@ func (w *walk) wrapper(name string, args []arg, stdin string) bool {
 	case "eval":
 		w.eval(args)
 		return true
-	case "watch", "su", "script", "parallel", "chroot", "unshare", "nsenter", "strace", "ltrace", "gdb", "trap", "source", ".",
+	case "watch":
+		w.watch(args)
+		return true
+	case "su", "script", "parallel", "chroot", "unshare", "nsenter", "strace", "ltrace", "gdb", "trap", "source", ".",
 		"ssh", "rsh", "entr", "ssh-agent", "dbus-run-session", "xvfb-run", "start-stop-daemon", "systemd-run", "expect", "screen", "tmux", "rlwrap":
 		w.foreign(name, args)
 		return true
@@ -57,6 +62,9 @@ func (w *walk) wrapper(name string, args []arg, stdin string) bool {
 	case "sudo", "doas", "runuser":
 		w.found.Effect(sallyport.EffectPrivileges)
 		w.found.Add(sallyport.High, "acts with another user's privileges")
+		if name == "sudo" && len(args) == 1 && args[0].Is("-l", "-ll", "-v", "-V", "--list", "--validate", "--version") {
+			return true // shows what is allowed
+		}
 	case "command":
 		if len(args) > 0 && args[0].Literal() && (args[0].Text == "-v" || args[0].Text == "-V") {
 			return true
@@ -138,6 +146,7 @@ func (w *walk) env(args []arg, stdin string) {
 			return
 		}
 	}
+	w.secret = cmp.Or(w.secret, "the environment")
 	w.found.Add(sallyport.Medium, "prints the environment, which may hold secrets")
 }
 
@@ -204,6 +213,29 @@ func (w *walk) find(args []arg) {
 	}
 }
 
+// fd judges what it is told to run with what it finds.
+func (w *walk) fd(name string, args []arg) bool {
+	from := slices.IndexFunc(args, func(a arg) bool { return a.Is("-x", "-X", "--exec", "--exec-batch") })
+	p, ok := known.Find(name)
+	if !ok || from < 0 {
+		return false
+	}
+	w.listed(name, p, args[:from])
+	inner := append([]arg(nil), args[from+1:]...)
+	for i := range inner {
+		if inner[i].Is(";") || inner[i].Option() && inner[i].Is("-x", "-X", "--exec", "--exec-batch") {
+			w.hide()
+			w.unknown("%s is told to run more than one command", name)
+			return true
+		}
+		if i > 0 && strings.Contains(inner[i].Text, "{") {
+			inner[i] = made
+		}
+	}
+	w.command(append(inner, made), "")
+	return true
+}
+
 func (w *walk) eval(args []arg) {
 	var words []string
 	for _, a := range args {
@@ -215,6 +247,14 @@ func (w *walk) eval(args []arg) {
 		words = append(words, a.Text)
 	}
 	w.script(strings.Join(words, " "))
+}
+
+// watch runs its words, joined by blanks, as a script again and again.
+func (w *walk) watch(args []arg) {
+	rest, ok := w.skipOptions("watch", args, "-n= -d -t -b -e -g -c -p -w -r --interval= --differences[= --no-title --beep --errexit --chgexit --color --precise --no-wrap --no-rerun --version --help")
+	if ok {
+		w.eval(rest)
+	}
 }
 
 // foreign are programs that run commands in ways that are judged only where a

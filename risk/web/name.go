@@ -5,18 +5,9 @@ import (
 	"unicode"
 
 	"golang.org/x/net/idna"
-)
 
-// lookalikes are letters of other scripts that pass for Latin ones, in Cyrillic,
-// Greek and Armenian. (Unicode TR39, the lines of confusables.txt with a Latin
-// letter on the right, small letters only)
-var lookalikes = map[rune]rune{
-	'а': 'a', 'с': 'c', 'е': 'e', 'о': 'o', 'р': 'p', 'х': 'x', 'у': 'y', 'і': 'i', 'ј': 'j', 'ѕ': 's', 'ԁ': 'd', 'һ': 'h', 'ӏ': 'l', 'ԛ': 'q', 'ԝ': 'w',
-	'ь': 'b', 'п': 'n', 'г': 'r', 'т': 't', 'к': 'k', 'м': 'm', 'в': 'b', 'н': 'h', 'ѵ': 'v', 'ү': 'y', 'ё': 'e', 'ї': 'i',
-	'α': 'a', 'ο': 'o', 'ν': 'v', 'ρ': 'p', 'τ': 't', 'υ': 'u', 'ι': 'i', 'κ': 'k', 'χ': 'x', 'ω': 'w', 'ε': 'e', 'η': 'n', 'γ': 'y', 'σ': 'o',
-	'օ': 'o', 'ս': 'u', 'հ': 'h', 'զ': 'q', 'ց': 'g', 'ո': 'n', 'յ': 'j',
-	'ı': 'i', 'ɑ': 'a', 'ɡ': 'g', 'ⅼ': 'l', 'ｌ': 'l',
-}
+	"sallyport.dev/sallyport/redact/lookalike"
+)
 
 // OddName says what is odd in the name of a host, in words that follow the name;
 // "" if nothing is. The name may be in Unicode or in the form of the DNS.
@@ -73,7 +64,7 @@ func looksLatin(word string) (string, bool) {
 	var b strings.Builder
 	swapped := 0
 	for _, r := range word {
-		like, ok := lookalikes[unicode.ToLower(r)]
+		like, ok := lookalike.Latin(r)
 		switch {
 		case ok:
 			b.WriteRune(like)

@@ -18,6 +18,7 @@ type Request struct {
 	URL     string
 	Headers map[string]string
 	Body    string
+	Known   bool // the operator chose the host: where it is does not count
 }
 
 // Judge says what the request would do. GET, HEAD and OPTIONS change nothing by
@@ -34,7 +35,7 @@ func Judge(r Request) sallyport.Risk {
 	}
 	target := r.Method
 	if r.URL != "" {
-		address(&l, r.Method, r.URL)
+		address(&l, r, r.Method)
 	}
 	for _, name := range sortedKeys(r.Headers) {
 		if m := header(&l, r, name, r.Headers[name]); m != "" {
@@ -42,7 +43,7 @@ func Judge(r Request) sallyport.Risk {
 		}
 	}
 	if target != r.Method && r.URL != "" {
-		address(&l, target, r.URL)
+		address(&l, r, target)
 	}
 	content(&l, r.Body)
 	if risk := l.Risk(); risk.Level > sallyport.Low {
@@ -146,7 +147,8 @@ const (
 	vastQuery = 6144
 )
 
-func address(l *finding.List, verb, raw string) {
+func address(l *finding.List, r Request, verb string) {
+	raw := r.URL
 	if strings.ContainsAny(raw, "\x00\r\n\t\\") {
 		l.Add(sallyport.Critical, "the URL holds characters that programs read differently")
 		return
@@ -168,8 +170,10 @@ func address(l *finding.List, verb, raw string) {
 		l.Add(sallyport.Critical, "the URL's scheme %q is not http or https", u.Scheme)
 		return
 	}
-	name := host(l, u)
-	if name == "" {
+	name := strings.ToLower(u.Hostname())
+	if r.Known {
+		l.Object(u.Host)
+	} else if name = host(l, u); name == "" {
 		return
 	}
 	if u.User != nil {

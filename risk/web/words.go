@@ -22,6 +22,7 @@ func words(l *finding.List, verb string, u *url.URL) {
 		if verb == "POST" || len(cloud.Words(last)) == 1 {
 			acts(l, last)
 		}
+		before(l, parts[:len(parts)-1], strings.ContainsAny(last, "0123456789"))
 		return
 	}
 	for _, part := range parts {
@@ -29,11 +30,15 @@ func words(l *finding.List, verb string, u *url.URL) {
 			l.Add(sallyport.High, "the address says %s, which a server may do though the method only asks", part)
 		}
 	}
+	if about := parts[:max(0, len(parts)-1)]; len(about) > 0 && strings.ContainsAny(about[len(about)-1], "0123456789") && asksOfOne[strings.ToLower(last)] {
+		l.Add(sallyport.High, "the address ends in %s, which a server may do though the method only asks", last)
+	}
 	apart := "-_ ." // titles of pages, unless something is asked of a script
 	if script(&last) || u.RawQuery != "" {
 		apart = "- ."
 	}
-	if ws := cloud.Words(last); len(ws) <= 2 && !strings.ContainsAny(last, apart) && slices.ContainsFunc(ws, func(w string) bool { return gone[w] }) {
+	if ws := cloud.Words(last); len(ws) <= 2 && !strings.ContainsAny(last, apart) &&
+		(slices.ContainsFunc(ws, func(w string) bool { return gone[w] }) || len(ws) > 0 && asked[ws[0]]) {
 		l.Add(sallyport.High, "the address says %s, which a server may do though the method only asks", last)
 	}
 }
@@ -69,15 +74,34 @@ func acts(l *finding.List, last string) {
 	}
 }
 
+// before judges what stands before the last part of an address, which may be what
+// is taken away: POST /delete/7, PUT /deleteUser/7.
+func before(l *finding.List, parts []string, numbered bool) {
+	for i, part := range parts {
+		ws := cloud.Words(part)
+		if len(ws) > 0 && gone[ws[0]] && (len(ws) == 1 || numbered && i == len(parts)-1 && len(ws) <= 3) {
+			l.Effect(sallyport.EffectDelete)
+			l.Lost("the address says %s: what that takes away cannot be brought back", part)
+		}
+	}
+}
+
 // gone are verbs that take away.
 var gone = set("delete remove destroy purge drop shutdown reboot terminate unsubscribe erase wipe truncate uninstall kill")
+
+// asked are verbs that are hardly the name of anything: an address that ends in
+// one asks for it to be done.
+var asked = set("cancel run start stop restart execute exec trigger retry rerun resume suspend pause halt approve reject confirm activate deactivate enable disable revoke rollback revert flush publish unpublish resend unlock dismiss ban block unblock clear evict expire invalidate detach unmount")
+
+// asksOfOne are verbs that are names as well; after an identifier they are asked for.
+var asksOfOne = set("archive build close deploy lock merge open refresh release reset restore scale send submit sync trash accept charge pay refund capture void transfer withdraw rotate renew complete finish fail fire test ack acknowledge resolve assign")
 
 // orders are verbs that change something where a query names what to do.
 var orders = set("rm del trash disable restart reboot stop halt suspend ban block flush clear evict expire invalidate approve publish unsubscribe rollback revert detach unmount exec execute run eval")
 
 // ordered tells whether one word of what a query says to do is an order.
 func ordered(do string) bool {
-	return removes(do) || slices.ContainsFunc(cloud.Words(do), func(w string) bool { return orders[w] })
+	return removes(do) || slices.ContainsFunc(cloud.Words(do), func(w string) bool { return orders[w] || asked[w] })
 }
 
 // moves are what addresses call the movement of money.

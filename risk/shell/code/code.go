@@ -1,5 +1,6 @@
 // Package code tells the awk and sed programs that only change what flows
-// through them from those that can run commands or write files.
+// through them from those that can run commands or write files, and the plain
+// code of other languages that only calculates, reads and prints.
 package code
 
 import (

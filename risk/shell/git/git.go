@@ -195,6 +195,10 @@ func losesHistory(verb string, args []word.Word) string {
 		}
 	case "gc", "prune", "filter-branch", "filter-repo", "update-ref", "replace":
 		lost = "can throw away commits"
+	case "lfs":
+		if first == "prune" || first == "migrate" {
+			lost = "throws away or rewrites large files"
+		}
 	case "worktree":
 		if first == "remove" || first == "prune" {
 			lost = "deletes a work tree"
@@ -230,9 +234,23 @@ func Shows(verb string, args []word.Word) bool {
 	case "stash":
 		return first == "list" || first == "show"
 	case "config":
+		if len(args) > 0 && word.Has(args[:1], "--global", "--local", "--system", "--worktree") {
+			args = args[1:]
+		}
+		if len(args) == 1 && !args[0].Option() && !args[0].Is("edit") || len(args) == 2 && args[0].Is("get") {
+			return true
+		}
 		return word.Has(args, "--list", "-l", "--get", "--get-all", "--get-regexp") && !word.Has(args, "--unset", "--add", "--replace-all", "-e", "--edit")
 	case "reflog":
 		return len(args) == 0 || first == "show" || strings.HasPrefix(first, "-")
+	case "interpret-trailers":
+		return word.Has(args, "--parse", "--only-input") && !word.Has(args, "--in-place")
+	case "symbolic-ref":
+		return len(args) > 0 && len(args) <= 2 && !args[len(args)-1].Option() && (len(args) == 1 || first == "--short" || first == "-q")
+	case "lfs":
+		return first == "ls-files" || first == "status" || first == "env" || first == "locks"
+	case "sparse-checkout":
+		return first == "list" && len(args) == 1
 	case "worktree", "notes", "bundle":
 		return first == "list" || first == "show" || first == "verify"
 	case "submodule":

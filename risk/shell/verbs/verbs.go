@@ -3,6 +3,8 @@
 package verbs
 
 import (
+	"maps"
+	"regexp"
 	"strings"
 
 	"sallyport.dev/sallyport"
@@ -19,7 +21,7 @@ type verbs struct {
 }
 
 var programs = map[string]verbs{
-	"npm": {low: `ls list view info outdated search whoami version-check help audit root prefix explain why config-get config-list`,
+	"npm": {low: `ls list view info outdated search whoami version-check help root prefix explain why config-get config-list`,
 		high: `login logout`, lost: `ci unpublish uninstall remove rm prune cache-clean`, words: 2},
 	"pip":  {low: `list show freeze check search config-list`, high: `download`, lost: `uninstall`},
 	"pip3": {low: `list show freeze check search config-list`, high: `download`, lost: `uninstall`},
@@ -38,11 +40,11 @@ var programs = map[string]verbs{
 	"heroku":      {low: `logs ps apps releases status domains addons pg:info pg:ps buildpacks features regions version`, high: `ps:restart restart`, lost: `pg:reset apps:destroy addons:destroy ps:stop ps:kill domains:remove releases:rollback`},
 	"go":          {low: `version env list doc vet mod-graph mod-why mod-verify`, high: `mod-tidy mod-download get`, lost: `fmt clean fix`, words: 2},
 	"cargo":       {low: `tree metadata search --list locate-project pkgid`, lost: `clean uninstall`},
-	"yarn":        {low: `list info why outdated versions`, lost: `remove`},
+	"yarn":        {low: `info why`, lost: `remove`},
 	"pnpm":        {low: `list ls why outdated`, lost: `remove rm uninstall prune`},
 	"gem":         {low: `list info search which environment`, lost: `uninstall cleanup`},
 	"composer":    {low: `show info outdated why search validate`, lost: `remove`},
-	"poetry":      {low: `show version check`, lost: `remove`},
+	"poetry":      {low: `show version. check`, lost: `remove`},
 	"conda":       {low: `list info search env-list`, lost: `remove clean env-remove`, words: 2},
 	"7z":          {low: `l t i`, lost: `a x e d u rn`},
 	"7za":         {low: `l t i`, lost: `a x e d u rn`},
@@ -63,7 +65,7 @@ var reaching = word.Set(`gh heroku apt apt-get snap yum dnf brew npm pip pip3`)
 // options are those that change neither what a showing verb does nor whom it
 // asks. Values follow a = here: a word of its own is read as a word.
 var options = map[string]word.Options{
-	"heroku": word.ParseOptions(`-a= -n= -p= -s= -d= --app= --num= --ps= --source= --dyno= --json`),
+	"heroku": word.ParseOptions(`--tail -t -a= -n= -p= -s= -d= --app= --num= --ps= --source= --dyno= --json`),
 	"gsutil": word.ParseOptions(`-m -q -l -L -d -r -R -h -s -c -a -b -p= -u=`),
 	"bq": word.ParseOptions(`--format= --project_id= --location= --dataset_id= -n= --max_results= --schema -s= --start_row= --view -j -d -p -a --all --filter= --quiet -q --headless
 		--routines --models --transfer_config --jobs --datasets --projects --selected_fields= -c --schema_only`),
@@ -176,7 +178,10 @@ func (j judgement) verb(p verbs) (opaque bool) {
 	for _, object := range j.found[min(len(j.found), 1):] {
 		j.Object(object)
 	}
-	is := func(list string) bool { s := word.Set(list); return s[one] || two != "" && s[two] }
+	is := func(list string) bool {
+		s := word.Set(list)
+		return s[one] || two != "" && s[two] || len(j.found) == 1 && s[one+"."]
+	}
 	switch {
 	case one == "" && p.bare && len(j.args) == 0:
 	case is(p.lost):
@@ -184,6 +189,10 @@ func (j judgement) verb(p verbs) (opaque bool) {
 		j.lost("%s %s takes something away: it cannot be brought back", j.name, j.words(2))
 	case is(p.high):
 		j.changed("%s %s changes something", j.name, one)
+	case j.name == "brew" && strings.ContainsAny(strings.Join(j.found, ""), "/:"):
+		j.Effect(sallyport.EffectExecute)
+		j.Add(sallyport.Critical, "brew %s runs the formula that it is given", one)
+		return true
 	case is(p.low):
 		j.shows()
 	default:
@@ -202,6 +211,10 @@ func (j judgement) shows() {
 	}
 }
 
+// parameters are options of aws that name what is asked about. They are members
+// of the request alone, whatever the service.
+var parameters = regexp.MustCompile(`^--[a-z0-9]+(?:-[a-z0-9]+)*-(?:name|id|arn|identifier|type|status|prefix)s?$`)
+
 // Odd returns an option of a command that only shows something which is not on
 // the list of those that are known to keep it so, or "". Programs without a list
 // of their own have none that is odd.
@@ -209,8 +222,17 @@ func Odd(name string, args []word.Word) string {
 	if name == "podman" || name == "docker-compose" {
 		name = "docker"
 	}
-	if o, ok := options[name]; ok {
-		return o.Read(args, false).Bad
+	o, ok := options[name]
+	if !ok {
+		return ""
 	}
-	return ""
+	if name == "aws" {
+		o = maps.Clone(o)
+		for _, a := range args {
+			if option, _, _ := strings.Cut(a.Text, "="); parameters.MatchString(option) {
+				o[option] = word.Kind{Perhaps: true}
+			}
+		}
+	}
+	return o.Read(args, false).Bad
 }
