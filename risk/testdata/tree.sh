@@ -1,5 +1,5 @@
-# Makes the tree in which each line of shell.txt runs, and writes it to its
-# output as a tar. It runs in a sandbox, once.
+# Makes the tree in which each line of shell.txt runs. It runs in a sandbox,
+# once; pack.sh follows.
 set -eu
 export GIT_AUTHOR_DATE='2024-01-01T00:00:00Z' GIT_COMMITTER_DATE='2024-01-01T00:00:00Z'
 cd "$HOME"
@@ -98,13 +98,3 @@ git add staged.txt
 echo 'not tracked' >notes.txt
 git init -q repo
 git -C repo commit -q --allow-empty -m 'first of repo'
-
-rm -rf /tmp/empty
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj /CN=evil.example \
-	-addext subjectAltName=DNS:evil.example,DNS:example.com,DNS:api.example.com,DNS:www.example.com -keyout /dev/shm/key.pem -out /dev/shm/cert.pem 2>/dev/null
-for r in .git repo/.git ../remote.git ../upstream.git; do
-	git --git-dir $r rev-list --all --reflog >>/dev/shm/commits
-	git --git-dir $r rev-list --objects --all --reflog | cut -d' ' -f1 | git --git-dir $r cat-file --batch >>/dev/shm/blobs
-done
-cd /
-tar -cf - home/agent tmp dev/shm 2>/dev/null

@@ -1,0 +1,17 @@
+CREATE TABLE customers (id INTEGER PRIMARY KEY, email TEXT, name TEXT, country TEXT, created_at TEXT DEFAULT '2026-01-02', notes TEXT);
+CREATE TABLE orders (id INTEGER PRIMARY KEY, customer_id INT, status TEXT, total REAL, currency TEXT DEFAULT 'EUR', placed_at TEXT DEFAULT '2026-01-03', meta TEXT DEFAULT '{}');
+CREATE TABLE order_items (order_id INT, sku TEXT, qty INT, price REAL);
+CREATE TABLE invoices (id INTEGER PRIMARY KEY, order_id INT, amount REAL, paid_at TEXT, pdf BLOB);
+CREATE TABLE products (sku TEXT PRIMARY KEY, title TEXT, price REAL, stock INT);
+CREATE TABLE events (id INTEGER PRIMARY KEY, kind TEXT, payload TEXT, at TEXT DEFAULT '2026-01-04');
+CREATE TABLE sessions (id INTEGER PRIMARY KEY, user_id INT, token TEXT, expires_at TEXT);
+CREATE TABLE staff (id INTEGER PRIMARY KEY, manager_id INT, name TEXT, salary REAL);
+CREATE VIEW paid_orders AS SELECT * FROM orders WHERE status = 'paid';
+INSERT INTO customers (email, name, country, notes) VALUES ('ann@example.org', 'Ann', 'DE', 'likes tents'), ('bob@example.org', 'Bob', 'FR', NULL), ('cyd@example.org', 'Cyd', 'DE', 'x');
+INSERT INTO orders (customer_id, status, total, placed_at, meta) VALUES (1, 'paid', 20, '2018-05-05', '{"gift": true}'), (2, 'cancelled', 5, '2026-01-03', '{}'), (2, 'open', 50, '2026-01-05', '{}');
+INSERT INTO order_items VALUES (1, 'A1', 2, 10), (2, 'B1', 1, 5), (3, 'A1', 5, 10);
+INSERT INTO invoices (order_id, amount, paid_at, pdf) VALUES (1, 20, '2018-05-06', 'pdf'), (3, 50, NULL, 'pdf');
+INSERT INTO products VALUES ('A1', 'Tent', 10, 7), ('B1', 'Mug', 5, 3);
+INSERT INTO events (kind, payload) VALUES ('http', '{"path": "/a", "ms": "12"}'), ('signup', '{"plan": "pro"}');
+INSERT INTO sessions (user_id, token, expires_at) VALUES (1, 't1', '2020-01-01'), (2, 't2', '2099-01-01');
+INSERT INTO staff (manager_id, name, salary) VALUES (NULL, 'Eve Anderson', 90000), (1, 'Dan', 50000), (1, 'Gus', 55000);
