@@ -33,6 +33,7 @@ type ReservationFilter struct {
 // A Resolution is an operator's word on a call whose outcome is unknown.
 type Resolution struct {
 	Key    sallyport.ReservationKey
+	Call   string                     // the execution that was looked at; "" will do where the key had one only
 	State  sallyport.ReservationState // Done: it took effect; Failed: it certainly did not, the key is free again
 	By     string
 	Reason string
@@ -61,6 +62,7 @@ type Pin struct {
 	Name       string          `json:"name"`       // at its origin
 	Digest     string          `json:"digest"`     // sha256 hex of Definition
 	Definition json.RawMessage `json:"definition"` // byte-exact
+	Version    string          `json:"version"`    // semantic; "" is stored as 1.0.0
 	Status     string          `json:"status"`     // the catalogue's word, e.g. "active", "quarantined"
 	ApprovedBy string          `json:"approved_by"`
 	ApprovedAt time.Time       `json:"approved_at"`

@@ -1,6 +1,7 @@
 package relational
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,13 +11,13 @@ import (
 	"sallyport.dev/sallyport/store"
 )
 
-const pinColumns = "tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at FROM pins"
+const pinColumns = "tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at, version FROM pins"
 
 func scanPin(r scanner) (store.Pin, error) {
 	var p store.Pin
 	var definition []byte
 	var approved, updated int64
-	err := r.Scan(&p.Tenant, &p.Server, &p.Name, &p.Digest, &definition, &p.Status, &p.ApprovedBy, &approved, &updated)
+	err := r.Scan(&p.Tenant, &p.Server, &p.Name, &p.Digest, &definition, &p.Status, &p.ApprovedBy, &approved, &updated, &p.Version)
 	p.Definition, p.ApprovedAt, p.UpdatedAt = definition, timeAt(approved), timeAt(updated)
 	return p, err
 }
@@ -25,11 +26,11 @@ func scanPin(r scanner) (store.Pin, error) {
 func (s *Store) PutPins(ctx context.Context, pins []store.Pin, e sallyport.Entry) error {
 	return s.change(ctx, e, func(t *txn) error {
 		for _, p := range pins {
-			if _, err := t.exec(`INSERT INTO pins (tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at)
-					VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+			if _, err := t.exec(`INSERT INTO pins (tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at, version)
+					VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 				ON CONFLICT (tenant, server, name) DO UPDATE SET digest = excluded.digest, definition = excluded.definition,
-					status = excluded.status, approved_by = excluded.approved_by, approved_at = excluded.approved_at, updated_at = excluded.updated_at`,
-				p.Tenant, p.Server, p.Name, p.Digest, []byte(p.Definition), p.Status, p.ApprovedBy, nanos(p.ApprovedAt), nanos(t.now)); err != nil {
+					status = excluded.status, approved_by = excluded.approved_by, approved_at = excluded.approved_at, updated_at = excluded.updated_at, version = excluded.version`,
+				p.Tenant, p.Server, p.Name, p.Digest, []byte(p.Definition), p.Status, p.ApprovedBy, nanos(p.ApprovedAt), nanos(t.now), cmp.Or(p.Version, "1.0.0")); err != nil {
 				return err
 			}
 		}
@@ -111,7 +112,8 @@ func (s *Store) Secret(ctx context.Context, tenant, name string) ([]byte, error)
 	var b []byte
 	err := s.row(ctx, "SELECT ciphertext FROM secrets WHERE tenant = ? AND name = ?", tenant, name).Scan(&b)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, notFound(sallyport.Execute, fmt.Sprintf("there is no secret %.64q", name))
+		return nil, &sallyport.Error{Code: sallyport.NotFound, Step: sallyport.Execute, Message: fmt.Sprintf("there is no secret %.64q", name),
+			Hint: "an operator stores it with `sallyport secrets set NAME`"}
 	}
 	return b, s.storeError(sallyport.Execute, err)
 }

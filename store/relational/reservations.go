@@ -120,7 +120,7 @@ func (s *Store) Reservations(ctx context.Context, f store.ReservationFilter) ([]
 }
 
 // Resolve settles a call whose outcome is unknown, by an operator's word. Codes:
-// NotFound, Conflict if it is not unknown.
+// NotFound, Conflict if it is not unknown, or another than the one meant.
 func (s *Store) Resolve(ctx context.Context, res store.Resolution) error {
 	if res.State != sallyport.Done && res.State != sallyport.Failed || res.By == "" || res.Reason == "" {
 		return &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Reserve,
@@ -141,6 +141,9 @@ func (s *Store) Resolve(ctx context.Context, res store.Resolution) error {
 		if r.State != sallyport.Unknown && !leaseOut(*r, t.now) {
 			return &sallyport.Error{Code: sallyport.Conflict, Step: sallyport.Reserve,
 				Message: fmt.Sprintf("the call is %s; only an unknown outcome can be resolved", r.State)}
+		}
+		if err := meant(*r, res.Call); err != nil {
+			return err
 		}
 		r.State, r.Output, r.IsError = res.State, nil, false
 		r.Fence++ // a late writer no longer owns it
@@ -166,4 +169,16 @@ func (s *Store) Resolve(ctx context.Context, res store.Resolution) error {
 		t.log(e)
 		return err
 	}, reservationFact(res.Key)))
+}
+
+// meant refuses a word on another execution under the key than the one that is
+// unknown now. An operator whose command got no answer repeats it; by then the
+// call may have been made again, and nobody has looked at that one.
+func meant(r sallyport.Reservation, call string) error {
+	if call == r.CallID || call == "" && r.Fence <= 1 {
+		return nil
+	}
+	return &sallyport.Error{Code: sallyport.Conflict, Step: sallyport.Reserve,
+		Message: fmt.Sprintf("under this key a call was made more than once, and the one of unknown outcome is %s", r.CallID),
+		Hint:    "look at the target again, for that call, and name it with --call"}
 }

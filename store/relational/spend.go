@@ -68,20 +68,27 @@ func (s *Store) TwinOf(ctx context.Context, who sallyport.ReservationKey, twin g
 }
 
 // count counts a call towards a quota, or refuses it. Spans begin at whole
-// multiples of their length.
+// multiples of their length. A clock that goes back, or another gateway's that is
+// behind, opens no new span: such a call counts in the one that has begun. A span
+// that begins later than the next is the mistake of a clock, and is forgotten.
 func (t *txn) count(key sallyport.ReservationKey, q sallyport.Quota) error {
 	name := fmt.Sprintf("%s calls of %q by %q", q.Per, q.Tool, key.Principal)
+	if q.Agent != "" { // beside one for each agent
+		name += ", its own"
+	}
 	starts := t.now.Truncate(q.Per)
 	var n int
+	var counted int64
 	err := t.row(`INSERT INTO quotas (tenant, name, starts, n) VALUES (?, ?, ?, 1) ON CONFLICT (tenant, name) DO UPDATE
-		SET n = CASE WHEN quotas.starts = excluded.starts THEN quotas.n + 1 ELSE 1 END, starts = excluded.starts RETURNING n`,
-		key.Tenant, name, nanos(starts)).Scan(&n)
+		SET n = CASE WHEN quotas.starts BETWEEN excluded.starts AND ? THEN quotas.n + 1 ELSE 1 END,
+			starts = CASE WHEN quotas.starts BETWEEN excluded.starts AND ? THEN quotas.starts ELSE excluded.starts END RETURNING n, starts`,
+		key.Tenant, name, nanos(starts), nanos(starts.Add(q.Per)), nanos(starts.Add(q.Per))).Scan(&n, &counted)
 	if err != nil || n <= q.Calls {
 		return err
 	}
 	return &sallyport.Error{Code: sallyport.RateLimited, Step: sallyport.Execute,
 		Message: fmt.Sprintf("this agent has made its %d calls in %s that may change something", q.Calls, q.Per),
-		Hint:    "the operator sets limits.quotas", RetryAfter: starts.Add(q.Per).Sub(t.now)}
+		Hint:    "the operator sets limits.quotas", RetryAfter: timeAt(counted).Add(q.Per).Sub(t.now)}
 }
 
 // spend counts what a call moves, unless that is more than may be moved without

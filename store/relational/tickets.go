@@ -14,16 +14,16 @@ import (
 )
 
 const ticketColumns = `id, call_id, key, binding, args, hash, risk, policies, state, created_at, decide_by, run_by,
-	decided_by, decided_at, reason, trace, actor, demands, votes, unbound, about, escalated_at, escalated_to, void_reason FROM tickets`
+	decided_by, decided_at, reason, trace, actor, demands, votes, unbound, about, escalated_at, escalated_to, void_reason, notes_saga FROM tickets`
 
 func scanTicket(r scanner) (sallyport.Ticket, error) {
 	var t sallyport.Ticket
 	var binding, risk, policies, demands, votes, unbound, about, escalatedTo string
 	var args []byte
-	var created, decideBy, runBy, decided, escalated int64
+	var created, decideBy, runBy, decided, escalated, notes int64
 	if err := r.Scan(&t.ID, &t.CallID, &t.Key, &binding, &args, &t.Hash, &risk, &policies, &t.State,
 		&created, &decideBy, &runBy, &t.DecidedBy, &decided, &t.Reason, &t.Trace,
-		&t.Actor, &demands, &votes, &unbound, &about, &escalated, &escalatedTo, &t.VoidReason); err != nil {
+		&t.Actor, &demands, &votes, &unbound, &about, &escalated, &escalatedTo, &t.VoidReason, &notes); err != nil {
 		return t, err
 	}
 	for text, to := range map[*string]any{&binding: &t.Binding, &risk: &t.Risk, &policies: &t.Policies, &demands: &t.Demands, &votes: &t.Votes,
@@ -34,7 +34,7 @@ func scanTicket(r scanner) (sallyport.Ticket, error) {
 	}
 	t.Binding.Args = json.RawMessage(args)
 	t.CreatedAt, t.DecideBy, t.RunBy, t.DecidedAt = timeAt(created), timeAt(decideBy), timeAt(runBy), timeAt(decided)
-	t.EscalatedAt = timeAt(escalated)
+	t.EscalatedAt, t.NotesSaga = timeAt(escalated), notes == 1
 	return t, nil
 }
 
@@ -68,10 +68,14 @@ func (t *txn) insertTicket(tk sallyport.Ticket) error {
 		}
 		texts = append(texts, string(text))
 	}
+	notes := 0
+	if tk.NotesSaga {
+		notes = 1
+	}
 	return t.Alter([]any{ticketName{b.Tenant, tk.ID}, openName{b.Tenant, b.Principal}}, 1, `INSERT INTO tickets (tenant, id, call_id, key, principal, tool, args, hash, state, created_at, decide_by, trace, actor, updated_at,
-			binding, risk, policies, demands, unbound, about) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			notes_saga, binding, risk, policies, demands, unbound, about) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		append([]any{b.Tenant, tk.ID, tk.CallID, tk.Key, b.Principal, b.Tool, []byte(tk.Binding.Args), tk.Hash, string(tk.State),
-			nanos(tk.CreatedAt), nanos(tk.DecideBy), tk.Trace, tk.Actor, nanos(t.now)}, texts...)...)
+			nanos(tk.CreatedAt), nanos(tk.DecideBy), tk.Trace, tk.Actor, nanos(t.now), notes}, texts...)...)
 }
 
 func orEmpty[T any](s []T) []T { return append([]T{}, s...) }

@@ -40,6 +40,10 @@ func (s *Store) Swept(ctx context.Context, tenant, hook string) (began, swept ti
 	return timeAt(from), timeAt(to), s.storeError(sallyport.Approve, err)
 }
 
+// farAhead is further in the future than any pause and any skew between gateways:
+// such a time was written by a clock that has been set back since, and means now.
+const farAhead = 2 * time.Hour
+
 // PutNotices puts those notices of a hook into the outbox that are not in it,
 // while fewer than most wait there, and notes how far the hook has looked. It
 // returns how many found no place; they are kept as dead.
@@ -67,8 +71,9 @@ func (s *Store) PutNotices(ctx context.Context, tenant, hook string, swept time.
 			waiting += int(added)
 		}
 		_, err := t.exec(`INSERT INTO webhook_hooks (tenant, hook, swept_at, began_at) VALUES (?, ?, ?, ?)
-			ON CONFLICT (tenant, hook) DO UPDATE SET swept_at = excluded.swept_at WHERE webhook_hooks.swept_at < excluded.swept_at`,
-			tenant, hook, nanos(swept), nanos(swept))
+			ON CONFLICT (tenant, hook) DO UPDATE SET swept_at = excluded.swept_at
+			WHERE webhook_hooks.swept_at < excluded.swept_at OR webhook_hooks.swept_at > ?`,
+			tenant, hook, nanos(swept), nanos(swept), nanos(t.now.Add(farAhead)))
 		return err
 	})
 	if len(all) > 0 {
@@ -88,16 +93,17 @@ func scanNotice(r scanner) (store.Notice, error) {
 // ClaimNotices takes notices of a hook that are due: nobody else gets them
 // before lease has passed, unless they are settled. A claim counts as a try.
 func (s *Store) ClaimNotices(ctx context.Context, tenant, hook string, now time.Time, lease time.Duration, most int) ([]store.Notice, error) {
-	const due = " WHERE tenant = ? AND hook = ? AND state = 'waiting' AND next_at <= ?"
+	const due = " WHERE tenant = ? AND hook = ? AND state = 'waiting' AND (next_at <= ? OR next_at > ?)"
+	far := nanos(now.Add(farAhead))
 	var n int
-	err := s.row(ctx, "SELECT count(*) FROM webhook_notices"+due, tenant, hook, nanos(now)).Scan(&n)
+	err := s.row(ctx, "SELECT count(*) FROM webhook_notices"+due, tenant, hook, nanos(now), far).Scan(&n)
 	if err != nil || n == 0 {
 		return nil, s.storeError(sallyport.Approve, err) // no write lock taken for nothing
 	}
 	var out []store.Notice
 	err = s.update(ctx, sallyport.Approve, func(t *txn) error {
 		rows, err := t.rows(`SELECT tenant, hook, id, type, ticket, body, state, tries, next_at, created_at, error FROM webhook_notices`+due+
-			" ORDER BY next_at, created_at, id LIMIT ?", tenant, hook, nanos(now), most)
+			" ORDER BY next_at, created_at, id LIMIT ?", tenant, hook, nanos(now), far, most)
 		if err != nil {
 			return err
 		}

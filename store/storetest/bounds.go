@@ -347,6 +347,53 @@ func testQuotas(t *testing.T, f *fixture) {
 	wantCode(t, "another agent", try("bob", "c"), "")
 	f.pass(time.Hour)
 	wantCode(t, "an hour later", try("agent", "c"), "")
+	wantCode(t, "and one more", try("agent", "d"), "")
+	f.pass(-time.Hour) // a clock that is set back, or another gateway's
+	err = try("agent", "e")
+	wantCode(t, "by a clock that is behind", err, sallyport.RateLimited)
+	if e, ok := errors.AsType[*sallyport.Error](err); ok && (e.RetryAfter <= time.Hour || e.RetryAfter > 2*time.Hour) {
+		t.Errorf("by a clock that is behind: RetryAfter %s", e.RetryAfter)
+	}
+	f.pass(time.Hour)
+	wantCode(t, "and by the first again", try("agent", "e"), sallyport.RateLimited)
+	f.pass(1000 * time.Hour) // a mistake
+	wantCode(t, "much later", try("agent", "e"), "")
+	f.pass(-1000 * time.Hour)
+	wantCode(t, "the mistake is corrected", try("agent", "f"), "")
+	both := []sallyport.Quota{{Tool: "pay__*", Calls: 9, Per: time.Minute}, {Tool: "pay__*", Agent: "eve", Calls: 2, Per: time.Minute}}
+	for i, code := range []sallyport.Code{"", "", sallyport.RateLimited} {
+		b := begin(fmt.Sprint("eve", i), transfer)
+		b.Key.Principal, b.Quotas = "eve", both
+		_, err := f.Begin(t.Context(), b)
+		wantCode(t, fmt.Sprintf("call %d under a quota of its own beside each agent's", i+1), err, code)
+	}
+}
+
+// Spans are those of UTC, wherever the gateway is: at midnight there, a day of 23
+// or 25 hours is one like any other.
+func testQuotaAtMidnight(t *testing.T, f *fixture) {
+	zone, err := time.LoadLocation("Europe/Berlin")
+	must(t, err)
+	for name, day := range map[string]time.Time{
+		"summer begins": time.Date(2026, 3, 29, 0, 0, 0, 0, zone), "summer ends": time.Date(2026, 10, 25, 0, 0, 0, 0, zone),
+		"a leap day": time.Date(2028, 2, 29, 0, 0, 0, 0, time.UTC),
+	} {
+		n := 0
+		try := func(at time.Time) error {
+			f.pass(at.Sub(f.now()))
+			b := begin(fmt.Sprint(name, n), transfer)
+			n++
+			b.Key.Principal, b.Quotas = name, []sallyport.Quota{{Calls: 1, Per: 24 * time.Hour}}
+			_, err := f.Begin(t.Context(), b)
+			return err
+		}
+		midnight := day.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+		wantCode(t, name+": the last moment of a day", try(midnight.Add(-1).In(zone)), "")
+		wantCode(t, name+": the first of the next", try(midnight.In(zone)), "")
+		wantCode(t, name+": midnight where the gateway is", try(day.AddDate(0, 0, 1)), sallyport.RateLimited)
+		wantCode(t, name+": the last of that day", try(midnight.Add(24*time.Hour-1)), sallyport.RateLimited)
+		wantCode(t, name+": and the day after", try(midnight.Add(24*time.Hour)), "")
+	}
 }
 
 // Identical calls without a key count as one, where that is wanted.

@@ -242,6 +242,20 @@ func testResolve(t *testing.T, f *fixture) {
 	wantCode(t, "a late Finish", f.Finish(t.Context(), finish("a", fence, sallyport.Failed)), sallyport.Conflict)
 	_, err = f.Begin(t.Context(), begin("b", transfer))
 	wantCode(t, "Begin after resolved as failed", err, "")
+	again := begin("e", transfer)
+	for _, again.CallID = range []string{"first", "second"} {
+		fence, err := f.Begin(t.Context(), again)
+		must(t, err)
+		must(t, f.Finish(t.Context(), finish("e", fence, sallyport.Unknown)))
+		word := store.Resolution{Key: key("e"), State: sallyport.Failed, By: "ada", Reason: "never arrived"}
+		if again.CallID == "second" { // what was said of the first is said again, and of another one
+			wantCode(t, "a word said twice", f.Resolve(t.Context(), word), sallyport.Conflict)
+			word.Call = "first"
+			wantCode(t, "a word on an earlier call", f.Resolve(t.Context(), word), sallyport.Conflict)
+			word.Call = "second"
+		}
+		must(t, f.Resolve(t.Context(), word))
+	}
 	for what, res := range map[string]struct {
 		r    store.Resolution
 		code sallyport.Code
@@ -255,8 +269,8 @@ func testResolve(t *testing.T, f *fixture) {
 	} {
 		wantCode(t, what, f.Resolve(t.Context(), res.r), res.code)
 	}
-	if n := f.count(t, sallyport.EntryAdmin); n != 3 {
-		t.Errorf("%d admin entries, want 3", n)
+	if n := f.count(t, sallyport.EntryAdmin); n != 5 {
+		t.Errorf("%d admin entries, want 5", n)
 	}
 }
 

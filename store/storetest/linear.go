@@ -32,7 +32,8 @@ type act struct {
 	fingerprint string
 	ticket      string // to open, to decide, or to begin with
 	approve     bool
-	crash       bool // begin, and be gone at once
+	crash       bool   // begin, and be gone at once
+	call        string // to begin, or that a word to resolve is about
 	fence       int64
 	state       sallyport.ReservationState // finish and resolve
 	output      string
@@ -54,6 +55,7 @@ type keyState struct {
 	state       sallyport.ReservationState // "" = nobody has used it
 	fingerprint string
 	fence       int64
+	call        string // that was begun last
 	owner       int
 	output      string
 	ticket      string
@@ -122,7 +124,7 @@ func (k keyState) step(a act) (sight, keyState) {
 		if k.state == "" {
 			return refuse(sallyport.NotFound)
 		}
-		if k.state != sallyport.Unknown {
+		if k.state != sallyport.Unknown || a.call != k.call && (a.call != "" || k.fence > 1) {
 			return refuse(sallyport.Conflict)
 		}
 		k.state, k.fence = a.state, k.fence+1
@@ -152,7 +154,7 @@ func (k keyState) begin(a act) (sight, keyState) {
 			return sight{code: code}, k
 		}
 	}
-	k.state, k.fingerprint, k.ticket, k.fence, k.owner = sallyport.Executing, a.fingerprint, a.ticket, k.fence+1, a.process
+	k.state, k.fingerprint, k.ticket, k.fence, k.owner, k.call = sallyport.Executing, a.fingerprint, a.ticket, k.fence+1, a.process, a.call
 	if a.crash {
 		k.state = sallyport.Unknown
 	}
@@ -232,7 +234,7 @@ func do(ctx context.Context, s Store, a act) sight {
 		return sight{code: code(err)}
 	case "begin":
 		b := begin(a.key, "")
-		b.Key, b.Fingerprint, b.Lease, b.Ticket = k, a.fingerprint, time.Hour, a.ticket
+		b.Key, b.Fingerprint, b.Lease, b.Ticket, b.CallID = k, a.fingerprint, time.Hour, a.ticket, a.call
 		if a.crash {
 			b.Lease = 1
 		}
@@ -246,7 +248,7 @@ func do(ctx context.Context, s Store, a act) sight {
 		f.Key, f.Output = k, json.RawMessage(a.output)
 		return sight{code: code(s.Finish(ctx, f))}
 	case "resolve":
-		r := store.Resolution{Key: k, State: a.state, By: "ada", Reason: "seen"}
+		r := store.Resolution{Key: k, Call: a.call, State: a.state, By: "ada", Reason: "seen"}
 		if a.state == sallyport.Done {
 			r.Output = json.RawMessage(a.output)
 		}
@@ -284,7 +286,7 @@ func (w *known) next(r *rand.Rand, name, key string, process int) act {
 	case n < 11 && len(w.tickets) > 0:
 		a.what, a.ticket, a.approve = "decide", w.tickets[r.IntN(len(w.tickets))], r.IntN(3) > 0
 	case n < 15 && (len(w.tickets) > 0 || r.IntN(3) == 0) || len(w.fences) == 0 && r.IntN(2) == 0:
-		a.what, a.crash = "begin", r.IntN(6) == 0
+		a.what, a.crash, a.call = "begin", r.IntN(6) == 0, "call-"+name
 		if len(w.tickets) > 0 && r.IntN(3) > 0 {
 			a.ticket = w.tickets[max(r.IntN(len(w.tickets)), r.IntN(len(w.tickets)))]
 		}
@@ -294,6 +296,9 @@ func (w *known) next(r *rand.Rand, name, key string, process int) act {
 		a.state = []sallyport.ReservationState{sallyport.Done, sallyport.Failed, sallyport.Failed, sallyport.Failed, sallyport.Unknown}[r.IntN(5)]
 	default:
 		a.what = "resolve"
+		if len(w.fences) > 0 && r.IntN(4) > 0 {
+			a.call = w.fences[max(r.IntN(len(w.fences)), r.IntN(len(w.fences)))].call
+		}
 		if r.IntN(4) > 0 {
 			a.state = sallyport.Failed
 		}
@@ -308,7 +313,7 @@ func (w *known) saw(a act, s sight) {
 		w.tickets = append(w.tickets, s.ticket)
 	}
 	if a.what == "begin" && s.code == "" {
-		w.fences = append(w.fences, act{fence: s.fence, process: a.process})
+		w.fences = append(w.fences, act{fence: s.fence, process: a.process, call: a.call})
 	}
 }
 

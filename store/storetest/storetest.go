@@ -176,6 +176,7 @@ func Run(t *testing.T, newPlace func(t *testing.T) Place) {
 		{"TO27_Windows", testWindows},
 		{"TO27_WindowRace", testWindowRace},
 		{"Quotas", testQuotas},
+		{"QuotaAtMidnight", testQuotaAtMidnight},
 		{"Twins", testTwinCalls},
 		{"Linearizable", testLinear},
 		{"LinearizableMutants", testLinearMutants},
