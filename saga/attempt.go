@@ -85,21 +85,26 @@ func callOf(st sallyport.SagaStep, undo bool) sallyport.SagaCall {
 
 // keyOf is the reservation of the last attempt.
 func keyOf(s sallyport.Saga, i int, undo bool) sallyport.ReservationKey {
-	st := s.Steps[i]
-	key := st.Key
 	if undo {
-		key = st.UndoKey
+		return reserved(s, i, undo, s.Steps[i].UndoKey)
 	}
-	return sallyport.ReservationKey{Tenant: s.Tenant, Principal: s.Principal, Tool: callOf(st, undo).Tool, Key: key}
+	return reserved(s, i, undo, s.Steps[i].Key)
+}
+
+// reserved is the reservation under which an attempt is made: its key, and for
+// whom. A call that joined an ad-hoc saga brought the whole of it.
+func reserved(s sallyport.Saga, i int, undo bool, key string) sallyport.ReservationKey {
+	if s.OnBehalfOf != "" && key != "" && (!s.AdHoc || undo) {
+		key += sallyport.Scope + s.OnBehalfOf
+	}
+	return sallyport.ReservationKey{Tenant: s.Tenant, Principal: s.Principal, Tool: callOf(s.Steps[i], undo).Tool, Key: key}
 }
 
 // keysOf are the reservations of every attempt of a step in one direction.
 func keysOf(s sallyport.Saga, i int, undo bool) (keys []sallyport.ReservationKey) {
 	last := keyOf(s, i, undo)
 	for _, a := range s.Steps[i].Attempts {
-		if a.Undo == undo && a.Key != last.Key {
-			k := last
-			k.Key = a.Key
+		if k := reserved(s, i, undo, a.Key); a.Undo == undo && k != last {
 			keys = append(keys, k)
 		}
 	}
@@ -170,9 +175,24 @@ func (e *Engine) call(s sallyport.Saga, i int, undo bool) outcome {
 		return outcome{state: sallyport.StepDone, result: res.Content, callID: res.CallID}
 	}
 	if err == nil {
-		return outcome{state: sallyport.StepFailed, result: res.Content, callID: res.CallID, code: sallyport.Upstream, message: cmp.Or(clip(plan.Text(res.Content), 300), "the tool reports an error")}
+		return e.complained(key, res)
 	}
 	return e.patient(s, i, undo, e.failed(key, err))
+}
+
+// complained is the outcome of a call whose tool reports an error: it failed, as
+// the tool says, unless the reservation says that nobody can tell.
+func (e *Engine) complained(key sallyport.ReservationKey, res sallyport.Result) outcome {
+	o := outcome{result: res.Content, callID: res.CallID, code: sallyport.Upstream, message: cmp.Or(clip(plan.Text(res.Content), 300), "the tool reports an error")}
+	switch r, err := e.Ledger.Find(context.WithoutCancel(e.calls), key); {
+	case err != nil:
+		o.wait = time.Second // look again, under the same key
+	case r != nil && r.State == sallyport.Unknown:
+		o.state, o.code = sallyport.StepUnknown, sallyport.OutcomeUnknown
+	default:
+		o.state = sallyport.StepFailed
+	}
+	return o
 }
 
 // patient turns a failure that says "not there" into a wait for a while: after

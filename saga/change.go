@@ -14,9 +14,14 @@ import (
 
 // A Change is somebody's word on a saga.
 type Change struct {
-	Verb   string // pause, resume, cancel, retry, skip, resolve, commit
-	Step   string // of skip and resolve
-	Done   bool   // of resolve: it acted
+	Verb string // pause, resume, cancel, retry, skip, resolve, commit
+	Step string // of skip and resolve
+	Done bool   // of resolve: it acted
+
+	// Attempt is the one that resolve speaks of, 1, 2, … in its direction. 0 will do
+	// where there was one only.
+	Attempt int
+
 	By     string // admin, or the agent
 	Reason string
 	Human  bool // an operator, not the agent itself
@@ -183,7 +188,9 @@ func (e *Engine) skip(s *sallyport.Saga, c Change, n note) ([]int, note, error) 
 }
 
 // resolve settles the reservation of the call whose outcome is unknown; the
-// saga goes on by that, as it does after `reservations resolve`.
+// saga goes on by that, as it does after `reservations resolve`. A word on an
+// earlier attempt is refused: it may be a repetition of one that was heard, and
+// nobody has looked at what the later attempt did.
 func (e *Engine) resolve(ctx context.Context, s sallyport.Saga, c Change) error {
 	if c.Reason == "" {
 		return &sallyport.Error{Code: sallyport.Invalid, Message: "a reason is needed: how do you know?", Hint: "give --reason"}
@@ -192,9 +199,29 @@ func (e *Engine) resolve(ctx context.Context, s sallyport.Saga, c Change) error 
 	if i < 0 || c.Step != s.Steps[i].ID {
 		return refuse(s, fmt.Sprintf("the outcome of step %.64q is not unknown", c.Step), "see `sallyport saga status`")
 	}
-	state := sallyport.Failed
-	if c.Done {
-		state = sallyport.Done
+	if n := s.Steps[i].Tries(undo); c.Attempt != n && (c.Attempt != 0 || n > 1) {
+		return refuse(s, fmt.Sprintf("the outcome of step %s that nobody knows is that of %s %d", c.Step, way(undo), n),
+			fmt.Sprintf("look at the target again, for that attempt, and give --attempt %d", n))
 	}
-	return e.Ledger.Resolve(ctx, store.Resolution{Key: keyOf(s, i, undo), State: state, By: c.By, Reason: c.Reason})
+	key := keyOf(s, i, undo)
+	r, err := e.Ledger.Find(ctx, key)
+	if err != nil {
+		return err
+	}
+	res := store.Resolution{Key: key, State: sallyport.Failed, By: c.By, Reason: c.Reason}
+	if c.Done {
+		res.State = sallyport.Done
+	}
+	if r != nil {
+		res.Call = r.CallID
+	}
+	return e.Ledger.Resolve(ctx, res)
+}
+
+// way names a direction as `saga status` does.
+func way(undo bool) string {
+	if undo {
+		return "undo"
+	}
+	return "do"
 }

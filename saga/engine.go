@@ -253,7 +253,7 @@ func (e *Engine) ripe(ctx context.Context, s sallyport.Saga) (bool, error) {
 			return false, nil
 		}
 		r, err := e.Ledger.Find(ctx, keyOf(s, i, undo))
-		return r == nil || r.State == sallyport.Done || r.State == sallyport.Failed, err
+		return r != nil && (r.State == sallyport.Done || r.State == sallyport.Failed), err
 	default:
 		return false, nil
 	}

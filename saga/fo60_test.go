@@ -178,16 +178,19 @@ func TestFO60_WithoutCompensation(t *testing.T) {
 }
 
 // Killed before and after each write of every life, with d failing: whatever was
-// done is undone once, in reverse, and the saga never succeeds.
+// done is undone once, in reverse, and the saga never succeeds; also where the
+// agent works on behalf of a user, for whom its keys are.
 func TestFO60_KilledAtEveryWrite(t *testing.T) {
-	for _, after := range []bool{false, true} {
-		for n := 1; ; n++ {
-			if n > 200 {
-				t.Fatal("it never lives long enough")
-			}
-			if killedAt(t, n, after) {
-				t.Logf("after=%t: %d points", after, n-1)
-				break
+	for _, behalf := range []string{"", "+carol"} {
+		for _, after := range []bool{false, true} {
+			for n := 1; ; n++ {
+				if n > 200 {
+					t.Fatal("it never lives long enough")
+				}
+				if killedAt(t, n, after, behalf) {
+					t.Logf("after=%t %s: %d points", after, behalf, n-1)
+					break
+				}
 			}
 		}
 	}
@@ -195,10 +198,10 @@ func TestFO60_KilledAtEveryWrite(t *testing.T) {
 
 // killedAt plays one saga that is killed at the nth write of its first life, and
 // reports whether it survived.
-func killedAt(t *testing.T, n int, after bool) (survived bool) {
+func killedAt(t *testing.T, n int, after bool, behalf string) (survived bool) {
 	t.Helper()
 	w := newWorld(t)
-	w.plan["do d"] = fails
+	w.plan["do d"], w.behalf = fails, behalf
 	h := w.live(n, after)
 	plan := planOf("a", "b", "c", "d", "e")
 	req := h.request(plan)

@@ -178,11 +178,17 @@ func (s *Seal) errand(id string) (errand, bool) {
 }
 
 // Enter implements gateway.Plans: a step speaks for its own saga only.
-func (s *Seal) Enter(_ context.Context, who sallyport.Principal, saga string) error {
-	if e, ok := s.errand(who.TokenID); !ok || e.Saga != saga {
+func (s *Seal) Enter(_ context.Context, who sallyport.Principal, profile, saga string) error {
+	if e, ok := s.errand(who.TokenID); !ok || e.Saga != saga || e.saga.Profile != profile {
 		return unknownSaga(saga)
 	}
 	return nil
+}
+
+// During implements gateway.Plans: a step speaks for its own saga, which is none
+// of the agent's making.
+func (s *Seal) During(context.Context, sallyport.Principal, time.Time) (bool, error) {
+	return false, nil
 }
 
 // Judge implements gateway.Plans. The approval of a plan covers a call that is

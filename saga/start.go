@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,13 +124,28 @@ func (e *Engine) Mine(ctx context.Context, who sallyport.Principal, limit int) (
 	return own, err
 }
 
-// Enter implements gateway.Plans for the agents' doors.
-func (e *Engine) Enter(ctx context.Context, who sallyport.Principal, saga string) error {
+// Enter implements gateway.Plans for the agents' doors. A saga is undone through
+// the profile in which it was opened, where the tools of another may not be.
+func (e *Engine) Enter(ctx context.Context, who sallyport.Principal, profile, saga string) error {
 	s, err := e.Own(ctx, who, saga)
-	if err == nil && s.State != sallyport.SagaOpen {
-		err = unknownSaga(saga)
+	switch {
+	case err != nil:
+		return err
+	case s.State != sallyport.SagaOpen:
+		return unknownSaga(saga)
+	case s.Profile != profile:
+		return &sallyport.Error{Code: sallyport.Conflict, Step: sallyport.Resolve, Message: fmt.Sprintf("saga %.64q was opened through another profile", saga),
+			Hint: "call through the profile in which it was opened: it is undone there"}
 	}
-	return err
+	return nil
+}
+
+// During implements gateway.Plans for the agents' doors.
+func (e *Engine) During(ctx context.Context, who sallyport.Principal, at time.Time) (bool, error) {
+	all, err := e.Mine(ctx, who, 0)
+	return slices.ContainsFunc(all, func(s sallyport.Saga) bool {
+		return s.AdHoc && !s.CreatedAt.After(at) && (!s.State.Final() || !s.UpdatedAt.Before(at))
+	}), err
 }
 
 // Judge implements gateway.Plans for the agents' doors: a call that starts a

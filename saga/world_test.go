@@ -40,6 +40,7 @@ type world struct {
 	effects []string       // in order: "do a", "undo a"
 	tries   map[string]int // calls that reached the target
 	agent   sallyport.Agent
+	behalf  string          // "+USER": for whom ann starts plans
 	perm    gateway.Verdict // of every call that is let through
 	risk    map[string]sallyport.Risk
 	manif   map[string]sallyport.Manifest
@@ -225,7 +226,8 @@ func (w *world) Authenticate(_ context.Context, _, bearer string) (sallyport.Pri
 	if !ok {
 		return sallyport.Principal{}, &sallyport.Error{Code: sallyport.Unauthenticated, Message: "unknown credential"}
 	}
-	return sallyport.Principal{Tenant: "t", ID: who}, nil
+	who, user, _ := strings.Cut(who, "+")
+	return sallyport.Principal{Tenant: "t", ID: who, OnBehalfOf: user}, nil
 }
 
 func (w *world) Admit(sallyport.Principal, int) (func(), error) { return func() {}, nil }
@@ -318,13 +320,13 @@ func (policy) Generation() uint64 { return 1 }
 
 type plain struct{}
 
-func (plain) Result(_ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
+func (plain) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return out.Content, out.IsError, nil, nil
 }
-func (plain) Stream() func([]byte) string                { return func(b []byte) string { return string(b) } }
-func (plain) Notice(n sallyport.Notice) sallyport.Notice { return n }
-func (plain) JSON(v json.RawMessage) json.RawMessage     { return v }
-func (plain) Text(s string) string                       { return s }
+func (plain) Stream(string) func([]byte) string                    { return func(b []byte) string { return string(b) } }
+func (plain) Notice(_ string, n sallyport.Notice) sallyport.Notice { return n }
+func (plain) JSON(v json.RawMessage) json.RawMessage               { return v }
+func (plain) Text(s string) string                                 { return s }
 
 type quiet struct{}
 
@@ -370,7 +372,9 @@ func (h *house) request(text string) sallyport.Request {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return request(plan.ToolRun, map[string]any{"plan": raw})
+	r := request(plan.ToolRun, map[string]any{"plan": raw})
+	r.Credential += h.behalf
+	return r
 }
 
 // start starts a plan and returns the saga's id.

@@ -114,7 +114,7 @@ func (a Authorizer) join(q gateway.Question, v gateway.Verdict, what string, c s
 		why := fmt.Sprintf("unknown tool %.64q", c.Tool)
 		return no(why), &sallyport.Error{Code: sallyport.NotFound, Step: sallyport.Authorize, Message: what + ": " + why}
 	case t.Status != sallyport.ToolActive:
-		return no(fmt.Sprintf("tool %s is quarantined: %s", t.Name, t.StatusReason)), nil
+		return no(fmt.Sprintf("tool %s is %s: %s", t.Name, t.Status, t.StatusReason)), nil
 	}
 	known := len(refsIn(c.Args)) == 0
 	if known {
