@@ -194,13 +194,13 @@ func (b backend) Run(ctx context.Context, j sallyport.Job) (sallyport.Output, er
 
 type plain struct{}
 
-func (plain) Result(_ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
+func (plain) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return out.Content, out.IsError, nil, nil
 }
-func (plain) Stream() func([]byte) string                { return func(b []byte) string { return string(b) } }
-func (plain) Notice(n sallyport.Notice) sallyport.Notice { return n }
-func (plain) JSON(v json.RawMessage) json.RawMessage     { return v }
-func (plain) Text(s string) string                       { return s }
+func (plain) Stream(string) func([]byte) string                    { return func(b []byte) string { return string(b) } }
+func (plain) Notice(_ string, n sallyport.Notice) sallyport.Notice { return n }
+func (plain) JSON(v json.RawMessage) json.RawMessage               { return v }
+func (plain) Text(s string) string                                 { return s }
 
 func request(tool, args string) sallyport.Request {
 	return sallyport.Request{Credential: "token", Door: "test",
@@ -282,9 +282,13 @@ func TestTO23_ChangedWhilePending(t *testing.T) {
 			}
 		}, sallyport.Rejected, "suspended"},
 	} {
-		for _, keyed := range []bool{false, true} {
-			t.Run(fmt.Sprint(name, ", by key ", keyed), func(t *testing.T) {
+		for _, how := range []string{"by ticket", "by key", "by key for a user"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				keyed := how != "by ticket"
 				s := newStand(t, store.TicketRules{})
+				if how == "by key for a user" {
+					s.who.OnBehalfOf = "carol"
+				}
 				normal := func(q gateway.Question) gateway.Verdict {
 					if !slices.Contains(q.Who.Roles, "payer") {
 						return gateway.Verdict{Reasons: []string{"not a payer"}}
@@ -635,6 +639,16 @@ func TestFO58_OneApprovalOneCall(t *testing.T) {
 	}
 	s.pend(t, request("other__pay", `{"id":1,"note":"x"}`))
 	s.pend(t, request("pay", `{"id":1,"note":"x"}`)) // a twin
+	elsewhere := resume
+	elsewhere.Profile = "other"
+	if _, err := s.Call(t.Context(), elsewhere); sallyport.CodeOf(err) != sallyport.Conflict {
+		t.Errorf("through another profile: %v", err)
+	}
+	s.who.OnBehalfOf = "dave"
+	if _, err := s.Call(t.Context(), resume); sallyport.CodeOf(err) != sallyport.NotFound {
+		t.Errorf("on behalf of a user for whom nobody asked: %v", err)
+	}
+	s.who.OnBehalfOf = ""
 	if len(s.ran) != 0 {
 		t.Fatalf("ran %d", len(s.ran))
 	}

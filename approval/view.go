@@ -192,6 +192,7 @@ func (v *View) details(tk sallyport.Ticket) {
 	put("credential", bd.Credential)
 	put("runs in", strings.TrimSpace(bd.Tier+" "+bd.Image))
 	v.detail("may reach", v.list("may reach", bd.Egress, ", "))
+	put("saga", sagaOf(tk))
 	put("plan", bd.Plan)
 	v.detail("demanded by", v.list("demanded by", tk.Policies, ", "))
 	for _, d := range tk.Demands {
@@ -213,6 +214,22 @@ func (v *View) details(tk sallyport.Ticket) {
 	}
 	put("reason", tk.Reason)
 	put("void", tk.VoidReason)
+}
+
+// sagaOf names the saga that the call is of, "" if it is of none.
+func sagaOf(tk sallyport.Ticket) string {
+	if tk.Binding.Saga != "" {
+		return tk.Binding.Saga + ", opened by the agent: a call of it"
+	}
+	saga, step, undo, n, ok := sallyport.ParseSagaKey(tk.Key)
+	if !ok {
+		return ""
+	}
+	what := "step "
+	if undo {
+		what = "undo of step "
+	}
+	return fmt.Sprintf("%s, %s%s, attempt %d", saga, what, step, n)
 }
 
 // grouped makes a digest readable: blocks of eight.

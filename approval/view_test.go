@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,30 @@ func TestViewTellsAll(t *testing.T) {
 		"/amount: 820000, was 82000", "(rejected)", "needs        1 of any admin", "digest"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+}
+
+// A call of a saga says of which, and which step it is.
+func TestViewNamesTheSaga(t *testing.T) {
+	for _, tt := range []struct {
+		key     string
+		binding sallyport.Binding
+		want    string // "": no saga
+	}{
+		{"k", sallyport.Binding{}, ""},
+		{"call_x", sallyport.Binding{Saga: "saga_a"}, "saga_a, opened by the agent: a call of it"},
+		{sallyport.SagaKey("saga_b", "pay", false, 1), sallyport.Binding{Plan: "d1"}, "saga_b, step pay, attempt 1"},
+		{sallyport.SagaKey("saga_b", "pay", true, 2) + sallyport.Scope + "carol/x", sallyport.Binding{Plan: "d1", OnBehalfOf: "carol/x"}, "saga_b, undo of step pay, attempt 2"},
+		{"saga_b/pay", sallyport.Binding{}, ""},
+	} {
+		v := approval.NewView(sallyport.Ticket{Key: tt.key, Binding: tt.binding}, time.Time{})
+		i := slices.IndexFunc(v.Details, func(l approval.Line) bool { return l.Label == "saga" })
+		if (i >= 0) != (tt.want != "") || i >= 0 && v.Details[i].Text != tt.want {
+			t.Errorf("%s: %+v; want %q", tt.key, v.Details, tt.want)
+		}
+		if tt.binding.Plan != "" && !strings.Contains(v.Text(), "plan         d1") {
+			t.Errorf("no plan in\n%s", v.Text())
 		}
 	}
 }

@@ -172,6 +172,9 @@ func (b *Outbox) sweep(ctx context.Context, h Hook) error {
 		_, err := b.notices.PutNotices(ctx, b.tenant, h.Name, now, nil, b.o.Waiting)
 		return err
 	}
+	if began.After(now) { // by a clock that has been set back since
+		began = time.Time{}
+	}
 	b.forget(h.Name, now)
 	for since := b.since(swept, now); ; {
 		moved, last, err := b.moves.MovedTickets(ctx, b.tenant, since, page)
@@ -195,6 +198,9 @@ func (b *Outbox) sweep(ctx context.Context, h Hook) error {
 // since is where a sweep begins: at what may have been overlooked, but never at
 // what nobody would be told any more, and which the outbox may have forgotten.
 func (b *Outbox) since(swept, now time.Time) time.Time {
+	if swept.After(now) { // a clock was ahead: what it had seen says nothing about what moves now
+		swept = now
+	}
 	since := swept.Add(-overlap)
 	if now.Sub(swept) > kept/2 {
 		since = swept.Add(1)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,6 +118,30 @@ func TestNewWebhookIsToldOfNewTickets(t *testing.T) {
 	if !slices.Equal(got, []string{"msg_tkt_young_decided", "msg_tkt_young_opened"}) {
 		t.Errorf("told: %v", got)
 	}
+}
+
+// A clock that was three days ahead is set back: tickets are told from then on,
+// too, and what waits for its next try does not wait for days.
+func TestClockIsSetBack(t *testing.T) {
+	w := newWorld(t)
+	var down atomic.Bool
+	r := newReceiver(t, func(_ int, rw http.ResponseWriter) { rw.WriteHeader(map[bool]int{false: 204, true: 500}[down.Load()]) })
+	r.Start()
+	w.pass(72 * time.Hour)
+	w.run(webhook.Options{Clock: w.now}, hook("chat", r.URL+"/hook"))
+	w.ticket("ahead", critical())
+	w.eventually("told by the clock that is ahead", func() bool { return len(r.all()) == 1 })
+	down.Store(true)
+	w.ticket("waiting", critical())
+	w.eventually("tried once", func() bool { return contains(w.lastError("chat"), "500") })
+	w.pass(-72 * time.Hour)
+	down.Store(false)
+	tk := w.ticket("back", critical())
+	w.decide(tk.ID)
+	w.eventually("told after the clock is set back", func() bool {
+		got := r.ids()
+		return slices.Contains(got, "msg_tkt_back_opened") && slices.Contains(got, "msg_tkt_back_decided") && len(r.all()) == 5 // waiting came twice
+	})
 }
 
 func (w *world) decide(id string) {
