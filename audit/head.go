@@ -107,7 +107,7 @@ func splitHeads(text []byte) (heads [][]byte, torn int) {
 			next = pos + i + 1
 		}
 		line := text[pos:next]
-		isSig := bytes.HasPrefix(line, []byte("— "))
+		isSig := bytes.Contains(line, []byte("— "))
 		if pos > start && (signed && !isSig || bytes.HasPrefix(line, []byte(originPrefix))) {
 			end(pos)
 		}

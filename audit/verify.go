@@ -110,8 +110,8 @@ func readKept(text []byte, rep *Report) map[string][]head {
 	notes, torn := splitHeads(text)
 	for _, n := range notes {
 		h, err := parseHead(n)
-		if err != nil {
-			torn++
+		if err != nil { // what a crash cuts off is its end, and the signature is the end
+			rep.add("?", -1, fmt.Sprintf("a head kept elsewhere was altered: %v", err))
 			continue
 		}
 		kept[h.writer] = append(kept[h.writer], h)

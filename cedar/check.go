@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -12,6 +13,7 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway"
 )
 
 //go:embed schema.cedarschema
@@ -57,7 +59,11 @@ func (c *checker) policy(p *policy) (usesArgs bool, faults []fault) {
 		return inf.uses, faults
 	}
 	if err := c.validator(inf).Policy("", t); err != nil {
-		for line := range strings.SplitSeq(err.Error(), "\n") {
+		lines := strings.Split(err.Error(), "\n")
+		if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "unrecognized") }) { // then this only follows from it
+			lines = slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, "unable to find an applicable action") })
+		}
+		for _, line := range lines {
 			faults = append(faults, fault{line, hintFor(line)})
 		}
 	}
@@ -79,13 +85,15 @@ func (c *checker) validator(inf *inference) *validate.Validator {
 	}
 	s := *c.schema
 	s.Actions = maps.Clone(s.Actions)
-	call := s.Actions[actions["call"].uid]
-	applies := *call.AppliesTo
-	applies.Context = maps.Clone(applies.Context)
-	applies.Context["args"] = resolved.Attribute{Type: args}
-	applies.Context["args_text"] = resolved.Attribute{Type: texts}
-	call.AppliesTo = &applies
-	s.Actions[call.Entity.UID] = call
+	for _, name := range []gateway.Action{gateway.ActionCall, gateway.ActionRead} {
+		act := s.Actions[actions[name].uid]
+		applies := *act.AppliesTo
+		applies.Context = maps.Clone(applies.Context)
+		applies.Context["args"] = resolved.Attribute{Type: args}
+		applies.Context["args_text"] = resolved.Attribute{Type: texts}
+		act.AppliesTo = &applies
+		s.Actions[act.Entity.UID] = act
+	}
 	v := validate.New(&s)
 	c.byArgs[key] = v
 	return v
@@ -94,13 +102,13 @@ func (c *checker) validator(inf *inference) *validate.Validator {
 func hintFor(message string) string {
 	switch {
 	case strings.Contains(message, "args"):
-		return "test an argument with `has` first; only action == Action::\"call\" has arguments"
+		return "test an argument with `has` first; only the actions \"call\" and \"read\" have arguments"
 	case strings.Contains(message, "attribute"):
-		return "docs/policies.md lists what policies can speak about; only action == Action::\"call\" has a risk and a tier"
+		return "docs/policies.md lists what policies can speak about; only the actions \"call\" and \"read\" have a risk and a tier"
 	case strings.Contains(message, "action"):
-		return "the actions are Action::\"list\" and Action::\"call\""
+		return "the actions are Action::\"list\" and Action::\"call\" of tools, and Action::\"read\" of resources and prompts"
 	case strings.Contains(message, "entity type"):
-		return "the entity types are Agent, Role, Tenant, Tool and Server"
+		return "the entity types are Agent, Role, Tenant, Tool, Resource, Prompt and Server"
 	}
 	return ""
 }

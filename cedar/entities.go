@@ -32,7 +32,7 @@ func (e entities) Get(uid types.EntityUID) (types.Entity, bool) {
 	switch uid.Type {
 	case "Agent":
 		return e.principal, uid == e.principal.UID
-	case "Tool":
+	case "Tool", "Resource", "Prompt":
 		return e.resource, uid == e.resource.UID
 	}
 	return types.Entity{}, false
@@ -42,7 +42,7 @@ func (e entities) Get(uid types.EntityUID) (types.Entity, bool) {
 // than a decision does. It does not depend on the policies.
 type entityCache struct {
 	agents cache[agentKey, agentEntity]
-	tools  cache[string, toolEntity]
+	tools  cache[[2]types.String, toolEntity] // by type and name
 }
 
 type agentKey struct{ tenant, id string }
@@ -55,6 +55,7 @@ type agentEntity struct {
 
 // toolFacts is all of a tool that policies can see.
 type toolFacts struct {
+	typ                                types.EntityType
 	name, server, kind, version, trust string
 	readOnly                           bool
 }
@@ -79,17 +80,18 @@ func (c *entityCache) of(q gateway.Question) (entities, error) {
 		agent = newAgentEntity(q.Who)
 		c.agents.put(key, agent)
 	}
-	tool, ok := c.tools.get(facts.name)
+	place := [2]types.String{types.String(facts.typ), types.String(facts.name)}
+	tool, ok := c.tools.get(place)
 	if !ok || tool.facts != facts {
 		tool = newToolEntity(facts)
-		c.tools.put(facts.name, tool)
+		c.tools.put(place, tool)
 	}
 	return entities{agent.entity, tool.entity, tool.server, agent.groups}, nil
 }
 
 func factsOf(t sallyport.Tool) (toolFacts, error) {
 	f := toolFacts{
-		name: t.Name, server: t.Origin.Server, kind: "upstream",
+		typ: typeOf(t.Shelf), name: t.Name, server: t.Origin.Server, kind: "upstream",
 		version: t.Version, trust: t.Manifest.Trust, readOnly: t.Manifest.ReadOnly,
 	}
 	if f.trust == "" {
@@ -109,6 +111,17 @@ func factsOf(t sallyport.Tool) (toolFacts, error) {
 		f.server, f.kind = BuiltinServer, "builtin"
 	}
 	return f, nil
+}
+
+// typeOf is what the schema calls the things of a shelf.
+func typeOf(s sallyport.Shelf) types.EntityType {
+	switch s {
+	case sallyport.Resources, sallyport.Templates:
+		return "Resource"
+	case sallyport.Prompts:
+		return "Prompt"
+	}
+	return "Tool"
 }
 
 func newAgentEntity(who sallyport.Principal) agentEntity {
@@ -138,7 +151,7 @@ func newToolEntity(f toolFacts) toolEntity {
 		facts:  f,
 		server: server,
 		entity: types.Entity{
-			UID:     types.NewEntityUID("Tool", types.String(f.name)),
+			UID:     types.NewEntityUID(f.typ, types.String(f.name)),
 			Parents: types.NewEntityUIDSet(server),
 			Attributes: types.NewRecord(types.RecordMap{
 				"name": types.String(f.name), "server": types.String(f.server), "kind": types.String(f.kind),

@@ -20,6 +20,7 @@ type action struct {
 var actions = map[gateway.Action]action{
 	gateway.ActionList: {types.NewEntityUID("Action", "list"), 0},
 	gateway.ActionCall: {types.NewEntityUID("Action", "call"), 1},
+	gateway.ActionRead: {types.NewEntityUID("Action", "read"), 2},
 }
 
 // An index finds the policies that can match a request: by resource, then by
@@ -29,7 +30,7 @@ var actions = map[gateway.Action]action{
 // about different tools or agents.
 type index map[types.EntityUID]map[types.EntityUID]*leaf
 
-type leaf [2]bucket // by action.at
+type leaf [3]bucket // by action.at
 
 type bucket struct {
 	rules, holds []*policy

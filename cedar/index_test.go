@@ -272,27 +272,31 @@ func BenchmarkAuthorizeReadsArguments(b *testing.B) {
 
 func TestSchemaAndContextAgree(t *testing.T) {
 	c := newChecker()
-	applies := c.schema.Actions[actions["call"].uid].AppliesTo
-	var cache contextCache
-	rec, err := cache.of(gateway.Question{Action: gateway.ActionCall, Risk: sallyport.Risk{Amounts: []sallyport.Amount{{Value: "1"}}}}, true)
-	if err != nil {
-		t.Fatal(err)
+	for _, action := range []gateway.Action{gateway.ActionCall, gateway.ActionRead} {
+		applies := c.schema.Actions[actions[action].uid].AppliesTo
+		var cache contextCache
+		rec, err := cache.of(gateway.Question{Action: action, Risk: sallyport.Risk{Amounts: []sallyport.Amount{{Value: "1"}}}}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []string
+		for k := range rec.Keys() {
+			got = append(got, string(k))
+		}
+		for k := range applies.Context {
+			want = append(want, string(k))
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: context %v, schema %v", action, got, want)
+		}
 	}
-	var got, want []string
-	for k := range rec.Keys() {
-		got = append(got, string(k))
-	}
-	for k := range applies.Context {
-		want = append(want, string(k))
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("context %v, schema %v", got, want)
-	}
-	tool := newToolEntity(toolFacts{name: "t", server: "s", kind: "upstream", version: "1", trust: "agent"})
-	if err := c.plain.Entity(tool.entity); err != nil {
-		t.Error(err)
+	for _, shelf := range append([]sallyport.Shelf{""}, sallyport.Shelves...) {
+		tool := newToolEntity(toolFacts{typ: typeOf(shelf), name: "t", server: "s", kind: "upstream", version: "1", trust: "agent"})
+		if err := c.plain.Entity(tool.entity); err != nil {
+			t.Errorf("%q: %v", shelf, err)
+		}
 	}
 	if err := c.plain.Entity(newAgentEntity(sallyport.Principal{Tenant: "a", ID: "b", Roles: []string{"r"}}).entity); err != nil {
 		t.Error(err)

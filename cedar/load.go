@@ -219,7 +219,7 @@ func (l *loader) policy(name string, at int, src *cedargo.Policy) {
 		l.problem(where)
 	}
 	p.args = uses
-	if allowsAll(p.src) {
+	if len(faults) == 0 && allowsAll(p.src) {
 		where.Message, where.Warning = "allows every agent to call every tool", true
 		where.Hint = "name the role or agent, and the server or tool"
 		l.problem(where)

@@ -109,6 +109,12 @@ func (v *Vault) Fingerprint(value string) string {
 	return hex.EncodeToString(keyed(v.mac, value)[:8])
 }
 
+// Derive returns a key for one purpose, the same after each start. It tells
+// nothing of the key that it comes from.
+func (v *Vault) Derive(purpose string) []byte {
+	return keyed(keyed(v.mac, "sallyport derived key v1"), purpose)
+}
+
 func keyed(key []byte, text string) []byte {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(text))
