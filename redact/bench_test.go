@@ -34,7 +34,7 @@ func BenchmarkResult(b *testing.B) {
 			b.SetBytes(int64(len(content)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, _, _, err := all.Result(sallyport.Tool{}, sallyport.Output{Content: content}); err != nil {
+				if _, _, _, err := all.Result("", sallyport.Tool{}, sallyport.Output{Content: content}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -48,7 +48,7 @@ func BenchmarkResultParallel(b *testing.B) {
 	b.SetBytes(int64(len(content)))
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, _, _, err := all.Result(sallyport.Tool{}, sallyport.Output{Content: content}); err != nil {
+			if _, _, _, err := all.Result("", sallyport.Tool{}, sallyport.Output{Content: content}); err != nil {
 				b.Error(err)
 			}
 		}

@@ -169,14 +169,14 @@ func (w *work) contents(raw []byte, room int) ([]byte, error) {
 			}
 		}
 		full = true
-		text, ok := textOf(b)
+		text, with, ok := w.textOf(b)
 		if !ok {
 			dropped = true
 			continue
 		}
-		cut, n := w.cutText(text, room-reserve/2)
+		cut, n := w.cutText(text, room-reserve)
 		kept += n
-		add(textBlock(cut + truncated(n, len(text))))
+		add(with(cut + truncated(n, len(text))))
 	}
 	if dropped {
 		add(textBlock(truncated(kept, total)))
@@ -200,18 +200,31 @@ func textBlock(s string) []byte {
 	return append(quote([]byte(`{"type":"text","text":`), s), '}')
 }
 
-// textOf returns the text of a text block.
-func textOf(raw []byte) (string, bool) {
+// textOf returns the text of a block, or of the resource in it, and what makes a
+// block of less of it.
+func (w *work) textOf(raw []byte) (text string, with func(string) []byte, ok bool) {
 	var b struct {
-		Type string
-		Text *string
+		Type     string
+		Text     *string
+		Resource struct {
+			URI, MimeType string
+			Text          *string
+		}
 	}
 	// The decoder ignores case; the exact names were checked by block, and a
 	// wrong guess here only costs the text, never the masking.
-	if err := json.Unmarshal(raw, &b); err != nil || b.Type != "text" || b.Text == nil {
-		return "", false
+	if err := json.Unmarshal(raw, &b); err != nil {
+		return "", nil, false
 	}
-	return *b.Text, true
+	switch r := b.Resource; {
+	case b.Type == "text" && b.Text != nil:
+		return *b.Text, textBlock, true
+	case b.Type == "resource" && r.Text != nil:
+		head := append(quote([]byte(`{"type":"resource","resource":{"uri":`), w.clean(r.URI)), `,"mimeType":`...)
+		head = append(quote(head, w.clean(r.MimeType)), `,"text":`...)
+		return *r.Text, func(s string) []byte { return append(quote(bytes.Clone(head), s), "}}"...) }, len(head) < reserve/2
+	}
+	return "", nil, false
 }
 
 // cutText cleans s and keeps what fits in room bytes of JSON. n counts the

@@ -73,7 +73,7 @@ func BenchmarkDetector(b *testing.B) {
 	content := text(long)
 	b.SetBytes(int64(len(content)))
 	for b.Loop() {
-		if _, _, _, err := all.Result(tool, out(content)); err != nil {
+		if _, _, _, err := all.Result("", tool, out(content)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -125,7 +125,7 @@ func eachUnit(s string) (b []byte) {
 // told says whether a result still tells a form.
 func told(t *testing.T, g *redact.Sanitiser, in, formText string) bool {
 	t.Helper()
-	content, _, findings, err := g.Result(sallyport.Tool{Name: "t"}, sallyport.Output{Content: text(in)})
+	content, _, findings, err := g.Result("", sallyport.Tool{Name: "t"}, sallyport.Output{Content: text(in)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestTO19_CutBetweenTexts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			content, _, findings, err := guard.Result(sallyport.Tool{}, sallyport.Output{Content: raw})
+			content, _, findings, err := guard.Result("", sallyport.Tool{}, sallyport.Output{Content: raw})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,7 +219,7 @@ func TestTO19_CutBetweenTexts(t *testing.T) {
 			}
 		}
 		raw, _ := json.Marshal(shape("nothing of "+canary[:3], "the kind "+canary[4:]))
-		if content, _, _, err := guard.Result(sallyport.Tool{}, sallyport.Output{Content: raw}); err != nil || bytes.Contains(content, []byte("part of stored")) {
+		if content, _, _, err := guard.Result("", sallyport.Tool{}, sallyport.Output{Content: raw}); err != nil || bytes.Contains(content, []byte("part of stored")) {
 			t.Errorf("%s: with a byte missing: %s %v", name, content, err)
 		}
 	}

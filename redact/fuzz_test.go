@@ -25,7 +25,7 @@ func FuzzResult(f *testing.F) {
 	}
 	s := redact.New(redact.Options{MaxBytes: redact.MinMaxBytes, PII: redact.PII{Email: true, SSN: true, Card: true}})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, isError, findings, err := s.Result(sallyport.Tool{Name: "t"}, sallyport.Output{Content: bytes.Clone(in)})
+		out, isError, findings, err := s.Result("", sallyport.Tool{Name: "t"}, sallyport.Output{Content: bytes.Clone(in)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +46,7 @@ func FuzzResult(f *testing.F) {
 		if len(findings) == 0 && !bytes.Equal(in, out) {
 			t.Fatalf("%q → %q without a finding", in, out)
 		}
-		if _, again, _, _ := s.Result(sallyport.Tool{Name: "t"}, sallyport.Output{Content: out}); again != isError {
+		if _, again, _, _ := s.Result("", sallyport.Tool{Name: "t"}, sallyport.Output{Content: out}); again != isError {
 			t.Fatalf("%q → %q: isError %v, then %v", in, out, isError, again)
 		}
 	})
@@ -114,7 +114,7 @@ func FuzzPlanted(f *testing.F) {
 			`{"content":[],"structuredContent":{` + whole + `:1}}`,
 			`{"content":[{"type":"resource","resource":{"uri":"x:y","text":` + whole + `}}]}`,
 		} {
-			out, _, _, err := all.Result(sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)})
+			out, _, _, err := all.Result("", sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)})
 			if err != nil || !json.Valid(out) {
 				t.Fatalf("%q → %q: %v", in, out, err)
 			}

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -160,20 +161,38 @@ func (c *copier) str(key string) error {
 // minBlob is the shortest base64 that blob takes for binary data.
 const minBlob = 1024
 
-// blob copies binary data, which is not read as text. What is not plainly
-// base64 is text after all.
+// blob copies binary data. What it holds is read if it is text, and put back as
+// base64 once cleaned; what is not plainly base64 is text itself.
 func (c *copier) blob() error {
 	if c.dec.PeekKind() != '"' {
 		return c.value("")
 	}
 	s, start, end, repaired, err := c.next()
-	if err != nil || c.check || len(s) >= minBlob && plainBase64(s) {
+	if err != nil || c.check {
 		return err
+	}
+	if text, err := base64.StdEncoding.DecodeString(s); err == nil && len(text) > 0 && utf8.Valid(text) {
+		if clean := c.work.masked(string(text)); clean != string(text) {
+			c.replace(start, end, base64.StdEncoding.EncodeToString([]byte(clean)), repaired)
+		}
+		return nil
+	}
+	if len(s) >= minBlob && plainBase64(s) {
+		return nil
 	}
 	if clean := c.work.clean(s); clean != s || repaired {
 		c.replace(start, end, clean, repaired)
 	}
 	return nil
+}
+
+// masked is clean for bytes that are not shown as they are: secrets go, and
+// nothing is made visible.
+func (w *work) masked(s string) string {
+	show := w.show
+	w.show = false
+	defer func() { w.show = show }()
+	return w.clean(s)
 }
 
 func plainBase64(s string) bool {

@@ -52,6 +52,38 @@ func (w *work) know(all func() []Known, raw []byte) {
 	}
 }
 
+// recall has w mask what would complete a secret for a reader, with what the
+// reader got before.
+func (w *work) recall(m *known.Memory, reader string, raw []byte) {
+	if reader == "" || len(w.stored) == 0 {
+		return
+	}
+	if !bytes.Contains(raw, []byte(`\u`)) && !m.May(string(raw), w.stored) {
+		return // no need to read it as JSON
+	}
+	w.recallText(m, reader, known.Texts(raw))
+}
+
+func (w *work) recallText(m *known.Memory, reader, text string) {
+	if reader == "" || len(w.stored) == 0 {
+		return
+	}
+	if bare, at := visible.Strip(text); at != nil {
+		text = bare
+	}
+	whole := []byte(text)
+	for _, h := range w.forms.Find(text) { // masked as it is
+		for i := h.Start; i < h.End; i++ {
+			whole[i] = 0
+		}
+	}
+	parts, whose := m.Rest(reader, string(whole), w.stored)
+	w.parts = append(w.parts, parts...)
+	for _, name := range whose {
+		w.cut = append(w.cut, "flag: stored secret "+name+" in parts over several results")
+	}
+}
+
 const (
 	maxOutbound  = 1 << 20 // bytes of arguments that are looked through
 	maxLayers    = 4       // encodings around a secret
@@ -74,6 +106,7 @@ func (s *Sanitiser) Secrets(args json.RawMessage) (parts []sallyport.Part, whole
 	o := &outbound{work: w, print: s.opt.Fingerprint, budget: maxUnpacking * max(len(args), 4<<10)}
 	if s.opt.Known != nil {
 		o.known = s.opt.Known()
+		o.forms = s.indexes.Of(o.known)
 	}
 	whole = len(args) <= maxOutbound
 	o.document(args[:min(len(args), maxOutbound)], "", 0)
@@ -84,6 +117,7 @@ func (s *Sanitiser) Secrets(args json.RawMessage) (parts []sallyport.Part, whole
 type outbound struct {
 	work   *work
 	known  []Known
+	forms  *known.Index
 	print  func(string) string
 	parts  []sallyport.Part
 	budget int // bytes that may still be decoded
@@ -130,11 +164,13 @@ func (o *outbound) text(s, key, path string, layer int) {
 		head := key + `="`
 		o.spans(head+s+`"`, len(head), len(head)+len(s), path)
 	}
-	bare, _ := strip(s)
+	bare, _ := visible.Strip(s)
 	o.spans(bare, 0, len(bare), path)
-	for _, k := range o.known {
-		if len(k.Value) >= known.Min && strings.Contains(bare, k.Value) {
-			o.leak(path, "stored secret "+k.Name, k.Value)
+	for _, h := range o.forms.Find(bare) { // also where other text is glued to an encoded one, and spoils its decoding
+		for _, k := range o.known {
+			if name := "stored secret " + k.Name; strings.HasSuffix(h.Name, name) {
+				o.leak(path, name, k.Value)
+			}
 		}
 	}
 	if layer >= maxLayers {

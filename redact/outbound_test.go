@@ -152,7 +152,7 @@ func TestKnownSecretsAreMasked(t *testing.T) {
 		"plain": canary, "in a sentence": "it is " + canary + ".", "twice": canary + " " + canary, "torn": canary[:9] + "\u200b" + canary[9:],
 		"base64": base64.StdEncoding.EncodeToString([]byte("the key: " + canary)),
 	} {
-		content, _, findings, err := guard.Result(sallyport.Tool{}, sallyport.Output{Content: text(s)})
+		content, _, findings, err := guard.Result("", sallyport.Tool{}, sallyport.Output{Content: text(s)})
 		forms := []string{canary, canary[9:], base64.StdEncoding.EncodeToString([]byte("the key: " + canary))}
 		all := string(content) + string(guard.JSON(mustJSON(t, map[string]any{"a": s}))) + guard.Text(s)
 		for _, form := range forms {
@@ -216,5 +216,37 @@ func BenchmarkOutbound(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)*1024/float64(len(args)), "µs/KB")
 		})
+	}
+}
+
+// Keys as clients make them are no secrets; with one in it a key is found out.
+func TestTO21_IdempotencyKeys(t *testing.T) {
+	for _, key := range []string{"order-1", "f47ac10b-58cc-4372-a567-0e02b2c3d479", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "k2026-11-30T04:41:52Z",
+		"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=", "V1StGXR8_Z5jdHi6B-myT"} {
+		if parts, whole := guard.Secrets(json.RawMessage(quoted(key))); len(parts) > 0 || !whole {
+			t.Errorf("%s: %+v", key, parts)
+		}
+		for _, with := range []string{canary, base64.StdEncoding.EncodeToString([]byte(canary)), hex.EncodeToString([]byte(canary))} {
+			if parts, _ := guard.Secrets(json.RawMessage(quoted(key + "/" + with))); len(parts) == 0 {
+				t.Errorf("%s: not found", key+"/"+with)
+			}
+		}
+	}
+}
+
+// What is glued to the front of an encoded secret does not hide it, be it a path.
+func TestTO21_GluedToOtherText(t *testing.T) {
+	const live = "sk_live_4eC39HqLyjWDarjtT1zdp7dc"
+	b64 := base64.StdEncoding.EncodeToString
+	for name, text := range map[string]string{
+		"a path, base64":          "https://a.example/report/2026/" + b64([]byte(canary)),
+		"a path, hex":             "https://a.example/u/" + hex.EncodeToString([]byte(canary)) + "/x",
+		"letters, base64":         "Kunde" + b64([]byte(canary)),
+		"a path, of a known kind": "https://a.example/report/2026/" + base64.RawURLEncoding.EncodeToString([]byte(live)),
+		"a name, of a known kind": "backup-" + hex.EncodeToString([]byte(live)) + "-1",
+	} {
+		if parts, whole := guard.Secrets(mustJSON(t, map[string]any{"url": text})); len(parts) != 1 || !whole {
+			t.Errorf("%s: %+v, whole %t", name, parts, whole)
+		}
 	}
 }

@@ -7,8 +7,11 @@
 // masked. JSON is walked token by token: strings are judged decoded, names of
 // members too, and everything that did not change stays byte for byte.
 //
-// Out of reach, by decision: a secret that is split across strings or content
-// blocks, JSON numbers, encrypted or compressed data, images and sound, and
+// Stored secrets are also found in pieces, within one result and over several
+// that one reader gets (package known).
+//
+// Out of reach, by decision: other secrets that are split across strings or
+// content blocks, JSON numbers, encrypted or compressed data, images and sound, and
 // encodings other than JSON's escapes and one layer of base64. The primary
 // defence is that a sandbox never holds the secret.
 package redact
@@ -58,6 +61,7 @@ type Sanitiser struct {
 	opt     Options
 	load    func() (*rules, error)
 	indexes known.Cache
+	memory  known.Memory
 }
 
 // New returns a Sanitiser. It compiles nothing yet: see Warm.
@@ -82,6 +86,17 @@ func (s *Sanitiser) Warm() error {
 	return err
 }
 
+// Speaks tells whether a text gives orders to a model. It is a hint. Where
+// nobody can tell, it says yes.
+func (s *Sanitiser) Speaks(text string) bool {
+	r, err := s.load()
+	if err != nil {
+		return true
+	}
+	_, speaks := r.scan(text)
+	return speaks
+}
+
 func (s *Sanitiser) work(show bool) (*work, error) {
 	r, err := s.load()
 	if err != nil {
@@ -93,9 +108,10 @@ func (s *Sanitiser) work(show bool) (*work, error) {
 // Result masks secrets, makes hidden characters visible and bounds the size of
 // a CallToolResult. A malformed one becomes a well-formed tool error. findings
 // name what was done, never the secret. A result that needs no cleaning comes
-// back as the same bytes. err is an *sallyport.Error, and then there is no
+// back as the same bytes. What completes a stored secret, with what the reader got
+// before, is masked too; reader "" is nobody. err is an *sallyport.Error, and then there is no
 // result to show.
-func (s *Sanitiser) Result(tool sallyport.Tool, out sallyport.Output) (clean json.RawMessage, isError bool, findings []string, err error) {
+func (s *Sanitiser) Result(reader string, tool sallyport.Tool, out sallyport.Output) (clean json.RawMessage, isError bool, findings []string, err error) {
 	w, err := s.work(true)
 	if err != nil {
 		return nil, true, nil, &sallyport.Error{
@@ -104,6 +120,7 @@ func (s *Sanitiser) Result(tool sallyport.Tool, out sallyport.Output) (clean jso
 		}
 	}
 	w.know(s.opt.Known, out.Content)
+	w.recall(&s.memory, reader, out.Content)
 	c := newCopier(out.Content, w)
 	c.check = len(out.Content) > s.opt.MaxBytes
 	clean, read, err := c.result()
@@ -179,11 +196,11 @@ func failure(tool sallyport.Tool, err error) json.RawMessage {
 
 // Notice does for one notification what Result does for a result. Parameters
 // that are malformed, or larger than a result may be, are replaced.
-func (s *Sanitiser) Notice(n sallyport.Notice) sallyport.Notice {
+func (s *Sanitiser) Notice(reader string, n sallyport.Notice) sallyport.Notice {
 	if len(n.Params) == 0 {
 		return n
 	}
-	n.Params = s.json(n.Params, true)
+	n.Params = s.json(reader, n.Params, true)
 	if len(n.Params) > s.opt.MaxBytes {
 		n.Params = fmt.Appendf(nil, `{"truncated":true,"total_bytes":%d}`, len(n.Params))
 	}
@@ -196,15 +213,16 @@ func (s *Sanitiser) JSON(v json.RawMessage) json.RawMessage {
 	if len(v) == 0 {
 		return v
 	}
-	return s.json(v, false)
+	return s.json("", v, false)
 }
 
-func (s *Sanitiser) json(v json.RawMessage, show bool) json.RawMessage {
+func (s *Sanitiser) json(reader string, v json.RawMessage, show bool) json.RawMessage {
 	w, err := s.work(show)
 	if err != nil {
 		return json.RawMessage(`{"withheld":"the rules for secrets did not load"}`)
 	}
 	w.know(s.opt.Known, v)
+	w.recall(&s.memory, reader, v)
 	out, err := newCopier(v, w).document()
 	if err != nil {
 		return fmt.Appendf(nil, `{"withheld":"not valid JSON","total_bytes":%d}`, len(v))

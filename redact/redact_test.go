@@ -35,7 +35,7 @@ func text(s string) json.RawMessage {
 // clean runs Result on one text block and returns its text.
 func clean(t *testing.T, s string) (string, []string) {
 	t.Helper()
-	out, isError, findings, err := all.Result(sallyport.Tool{Name: "t"}, sallyport.Output{Content: text(s)})
+	out, isError, findings, err := all.Result("", sallyport.Tool{Name: "t"}, sallyport.Output{Content: text(s)})
 	if err != nil || isError {
 		t.Fatalf("Result(%q): isError %v, %v: %s", s, isError, err, out)
 	}
@@ -119,7 +119,7 @@ func TestPersonalData(t *testing.T) {
 	}
 	off := redact.New(redact.Options{})
 	in := text("4111 1111 1111 1111 123-45-6789 a@b.example")
-	if out, _, _, err := off.Result(sallyport.Tool{}, sallyport.Output{Content: in}); err != nil || string(out) != string(in) {
+	if out, _, _, err := off.Result("", sallyport.Tool{}, sallyport.Output{Content: in}); err != nil || string(out) != string(in) {
 		t.Errorf("personal data is off, yet: %s, %v", out, err)
 	}
 }
@@ -137,7 +137,7 @@ func TestCleanTextIsUnchanged(t *testing.T) {
 		"👨\u200d👩\u200d👧 می\u200cخواهم 日本語",
 	} {
 		in := text(s)
-		out, _, findings, err := all.Result(sallyport.Tool{}, sallyport.Output{Content: in})
+		out, _, findings, err := all.Result("", sallyport.Tool{}, sallyport.Output{Content: in})
 		if err != nil || string(out) != string(in) || len(findings) > 0 {
 			t.Errorf("%q:\n got %s, %q, %v\nwant %s", s, out, findings, err, in)
 		}
@@ -153,7 +153,7 @@ func TestJSONStaysExact(t *testing.T) {
 		` "e":"\u00e9\/", "dsn":"postgres://u:[masked: postgres password]@h/d", "password":"[masked: password]", "postgres://u:[masked: postgres password]@h/a":1,` +
 		` "postgres://u:[masked: postgres password]@h/a (2)":2, "api_key":"[masked: api key]"},` +
 		"\n  \"content\" : [ {\"type\":\"text\",\"text\":\"ok\"} , {\"type\":\"x-new\",\"z\":1.50} ] , \"_meta\":{\"a\":1}}"
-	out, isError, findings, err := all.Result(sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)})
+	out, isError, findings, err := all.Result("", sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)})
 	if err != nil || isError || string(out) != want {
 		t.Errorf("\n got %s\nwant %s\n%v", out, want, err)
 	}
@@ -182,7 +182,7 @@ func TestTO05_Results(t *testing.T) {
 	if got := all.Text("bad\x1b[2J\r\npostgres://u:pw@h/d"); got != "bad␛[2J␍\npostgres://u:[masked: postgres password]@h/d" {
 		t.Errorf("Text = %q", got)
 	}
-	n := all.Notice(sallyport.Notice{Method: "notifications/message", Params: json.RawMessage(`{"level":"info","data":"\u001b[2J postgres://u:pw@h/d"}`)})
+	n := all.Notice("", sallyport.Notice{Method: "notifications/message", Params: json.RawMessage(`{"level":"info","data":"\u001b[2J postgres://u:pw@h/d"}`)})
 	if string(n.Params) != `{"level":"info","data":"␛[2J postgres://u:[masked: postgres password]@h/d"}` {
 		t.Errorf("Notice = %s", n.Params)
 	}

@@ -42,7 +42,7 @@ func TestFO24_MalformedOutput(t *testing.T) {
 		{`{"content":[],"a":` + strings.Repeat("[", 20000), "not valid JSON"},
 	} {
 		for _, tool := range []sallyport.Tool{{Name: "x__y"}, {Name: "x__y", OutputSchema: json.RawMessage(`{}`)}} {
-			out, isError, findings, err := all.Result(tool, sallyport.Output{Content: json.RawMessage(tt.in)})
+			out, isError, findings, err := all.Result("", tool, sallyport.Output{Content: json.RawMessage(tt.in)})
 			if err != nil || !isError || !slices.Equal(findings, []string{"malformed output"}) {
 				t.Fatalf("Result(%.40q): isError %v, findings %q, %v", tt.in, isError, findings, err)
 			}
@@ -64,7 +64,7 @@ func TestFO24_MalformedOutput(t *testing.T) {
 	}
 	// A control: what is well-formed passes, whatever its types.
 	in := `{"content":[{"type":"future","x":null},{"type":"text","text":""}],"isError":true,"x":null}`
-	out, isError, _, err := all.Result(sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)})
+	out, isError, _, err := all.Result("", sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)})
 	if string(out) != in || !isError || err != nil {
 		t.Errorf("Result(%s) = %s, %v, %v", in, out, isError, err)
 	}
@@ -88,7 +88,7 @@ func TestFO29_OutputSchemaIsFlagged(t *testing.T) {
 		{`{"content":[]}`, []string{"flag: structured output is missing"}},
 		{`{"content":[],"isError":true}`, nil},
 	} {
-		out, _, findings, err := s.Result(tool, sallyport.Output{Content: json.RawMessage(tt.in)})
+		out, _, findings, err := s.Result("", tool, sallyport.Output{Content: json.RawMessage(tt.in)})
 		if err != nil || string(out) != tt.in || !slices.Equal(findings, tt.want) {
 			t.Errorf("Result(%s) = %s, %q, %v; want findings %q", tt.in, out, findings, err, tt.want)
 		}
@@ -97,7 +97,7 @@ func TestFO29_OutputSchemaIsFlagged(t *testing.T) {
 
 func TestRepairsHalfCharacters(t *testing.T) {
 	in := "{\"content\":[{\"type\":\"text\",\"text\":\"a\\ud83d b\xff c\"}]}"
-	out, _, findings, err := all.Result(sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)})
+	out, _, findings, err := all.Result("", sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)})
 	want := `{"content":[{"type":"text","text":"a� b� c"}]}`
 	if err != nil || string(out) != want || !slices.Equal(findings, []string{"repaired: invalid UTF-8"}) {
 		t.Errorf("Result = %q, %q, %v; want %q", out, findings, err, want)
@@ -107,12 +107,12 @@ func TestRepairsHalfCharacters(t *testing.T) {
 func TestBinaryDataIsNotReadAsText(t *testing.T) {
 	blob := strings.Repeat("AKIAQ3EGRZ7TU5LNBXWKaaaa", 100)
 	in := `{"content":[{"data":"` + blob + `","type":"image","mimeType":"image/png"},{"type":"resource","resource":{"uri":"a:b","blob":"` + blob + `"}}]}`
-	out, _, findings, _ := all.Result(sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)})
+	out, _, findings, _ := all.Result("", sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)})
 	if string(out) != in || len(findings) > 0 {
 		t.Errorf("Result changed binary data: %.80s… %q", out, findings)
 	}
 	in = `{"content":[{"type":"image","data":"postgres://u:hunter2@h/d"}]}` // not base64
-	if out, _, _, _ := all.Result(sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)}); strings.Contains(string(out), "hunter2") {
+	if out, _, _, _ := all.Result("", sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(in)}); strings.Contains(string(out), "hunter2") {
 		t.Errorf("Result = %s", out)
 	}
 }
@@ -135,7 +135,7 @@ func TestSizeIsBounded(t *testing.T) {
 		{"huge name", `{"content":[],"` + big + big + `":1}`, `{"content":[]}`},
 		{"names", `{"content":[]` + strings.Repeat(`,"k`, 1) + strings.Repeat("x", 900) + `":1,"a":"` + big + big + `"}`, `{"content":[]`},
 	} {
-		out, _, findings, err := s.Result(sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(tt.in)})
+		out, _, findings, err := s.Result("", sallyport.Tool{}, sallyport.Output{Content: json.RawMessage(tt.in)})
 		if err != nil || !json.Valid(out) || !utf8.Valid(out) {
 			t.Errorf("%s: %.100s, %v", tt.name, out, err)
 		}
@@ -146,7 +146,7 @@ func TestSizeIsBounded(t *testing.T) {
 			t.Errorf("%s: a secret got out: …%s", tt.name, out[max(0, len(out)-200):])
 		}
 	}
-	if out, _, _, _ := s.Result(sallyport.Tool{}, sallyport.Output{Content: text(strings.Repeat("x", 20000))}); len(out) < limit/2 {
+	if out, _, _, _ := s.Result("", sallyport.Tool{}, sallyport.Output{Content: text(strings.Repeat("x", 20000))}); len(out) < limit/2 {
 		t.Errorf("only %d of %d bytes were used", len(out), limit)
 	}
 	if got := s.Text(strings.Repeat(dsn, 4000)); len(got) > limit+100 || strings.Contains(got, "hunter") || !strings.HasSuffix(got, "of 100000 bytes]") {
@@ -161,7 +161,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for j := range 50 {
 				in := fmt.Sprintf("%d %d postgres://u:hunter2@h/d %s", i, j, awsKey)
-				out, _, findings, err := s.Result(sallyport.Tool{}, sallyport.Output{Content: text(in)})
+				out, _, findings, err := s.Result("", sallyport.Tool{}, sallyport.Output{Content: text(in)})
 				want := string(text(fmt.Sprintf("%d %d postgres://u:[masked: postgres password]@h/d [masked: aws access token]", i, j)))
 				if err != nil || string(out) != want || len(findings) != 2 {
 					t.Errorf("%s, %q, %v", out, findings, err)
@@ -184,7 +184,7 @@ func TestHostileTextIsLinear(t *testing.T) {
 			best := time.Hour
 			for range 2 {
 				start := time.Now()
-				if _, _, _, err := s.Result(sallyport.Tool{}, sallyport.Output{Content: in}); err != nil {
+				if _, _, _, err := s.Result("", sallyport.Tool{}, sallyport.Output{Content: in}); err != nil {
 					t.Fatal(err)
 				}
 				best = min(best, time.Since(start))

@@ -16,15 +16,18 @@ const openers = "=:,\\'\"`([{"
 // these only such that no secret can have begun in: whatever the pieces, a
 // secret is seen whole.
 type stream struct {
-	s    *Sanitiser
+	s      *Sanitiser
+	reader string
+
 	told string // the end of what was let out, as it was
 	held string
 }
 
 // Stream returns what cleans one text that comes in pieces: it returns what can
 // be told by now. What it holds back at the end is not told: the result has it.
-func (s *Sanitiser) Stream() func(piece []byte) string {
-	st := &stream{s: s}
+// reader is that of Result.
+func (s *Sanitiser) Stream(reader string) func(piece []byte) string {
+	st := &stream{s: s, reader: reader}
 	return st.next
 }
 
@@ -40,6 +43,7 @@ func (st *stream) next(piece []byte) string {
 	}
 	text := st.told + st.held
 	w.know(st.s.opt.Known, []byte(text))
+	w.recallText(&st.s.memory, st.reader, text)
 	back := len(st.told)
 	cut := w.unfinished(text, back+n)
 	spans := w.spans(text)

@@ -35,7 +35,7 @@ func TestTO19_SecretsAcrossChunks(t *testing.T) {
 			pieces = append(pieces, []string{text[:i], text[i:]})
 		}
 		for _, p := range pieces {
-			next, out := s.Stream(), ""
+			next, out := s.Stream(""), ""
 			for _, piece := range p {
 				out += next([]byte(piece))
 			}
@@ -47,7 +47,7 @@ func TestTO19_SecretsAcrossChunks(t *testing.T) {
 			}
 		}
 	}
-	next := s.Stream()
+	next := s.Stream("")
 	if got := next([]byte("step 1\nstep")) + next([]byte(" 2\n\x1b[31mred\xff\n")); got != "step 1\nstep 2\n" && !strings.HasPrefix(got, "step 1\nstep 2\n") || strings.Contains(got, "\x1b") {
 		t.Errorf("harmless text: %q", got)
 	}
@@ -61,7 +61,7 @@ func FuzzStream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, cut int) {
 		text += "\nCANARY-known-secret\n"
 		cut = max(0, min(cut, len(text)))
-		next := s.Stream()
+		next := s.Stream("")
 		if got := next([]byte(text[:cut])) + next([]byte(text[cut:])); strings.Contains(got, "CANARY-known-secret") {
 			t.Fatalf("%q", got)
 		}

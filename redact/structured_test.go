@@ -20,7 +20,7 @@ func TestStructuredContentIsCutNotDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clean, _, _, err := s.Result(sallyport.Tool{}, sallyport.Output{Content: raw})
+	clean, _, _, err := s.Result("", sallyport.Tool{}, sallyport.Output{Content: raw})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestTO16_Untrusted(t *testing.T) {
 	} {
 		var boundaries []string
 		for range 2 {
-			clean, isError, findings, err := all.Result(fetch, sallyport.Output{Content: json.RawMessage(tt.in)})
+			clean, isError, findings, err := all.Result("", fetch, sallyport.Output{Content: json.RawMessage(tt.in)})
 			var r wrappedResult
 			if err != nil || isError || json.Unmarshal(clean, &r) != nil {
 				t.Fatalf("%s: %s, %v, %v", tt.name, clean, isError, err)
@@ -82,7 +82,7 @@ func TestTO16_Untrusted(t *testing.T) {
 	}
 	trusted := fetch
 	trusted.Manifest.Untrusted = false
-	if clean, _, _, err := all.Result(trusted, sallyport.Output{Content: text("hello")}); err != nil || strings.Contains(string(clean), "UNTRUSTED") {
+	if clean, _, _, err := all.Result("", trusted, sallyport.Output{Content: text("hello")}); err != nil || strings.Contains(string(clean), "UNTRUSTED") {
 		t.Errorf("a trusted tool's result is %s, %v", clean, err)
 	}
 }
@@ -96,7 +96,7 @@ func TestUntrustedIsBounded(t *testing.T) {
 		"many blocks": `{"content":[` + strings.TrimSuffix(strings.Repeat(`{"type":"text","text":"x"},`, 400), ",") + `]}`,
 		"just enough": `{"content":[{"type":"text","text":"` + strings.Repeat("w", redact.MinMaxBytes-60) + `"}]}`,
 	} {
-		clean, _, _, err := small.Result(wild, sallyport.Output{Content: json.RawMessage(content)})
+		clean, _, _, err := small.Result("", wild, sallyport.Output{Content: json.RawMessage(content)})
 		if err != nil || len(clean) > redact.MinMaxBytes || !json.Valid(clean) || !strings.Contains(string(clean), "END UNTRUSTED") {
 			t.Errorf("%s: %d bytes, %v: %.200s", name, len(clean), err, clean)
 		}
@@ -110,7 +110,7 @@ func FuzzUntrusted(f *testing.F) {
 	}
 	wild := sallyport.Tool{Name: "w", Manifest: sallyport.Manifest{Untrusted: true}}
 	f.Fuzz(func(t *testing.T, s string) {
-		clean, _, _, err := all.Result(wild, sallyport.Output{Content: json.RawMessage(s)})
+		clean, _, _, err := all.Result("", wild, sallyport.Output{Content: json.RawMessage(s)})
 		if err != nil || !json.Valid(clean) {
 			t.Fatalf("%q: %s, %v", s, clean, err)
 		}

@@ -67,27 +67,41 @@ func runs(s string) (out []string) {
 		for i < len(s) && Base64Byte(s[i]) {
 			i++
 		}
-		run := s[start:i]
-		if len(run) < 12 || len(run) > maxRun {
+		text := decoded(s[start:i])
+		if text != "" {
+			out = append(out, text)
 			continue
 		}
-		if plain, err := hex.DecodeString(run); err == nil {
-			if text := string(plain); printable(text) {
+		for part := range strings.FieldsFuncSeq(s[start:i], func(r rune) bool { return strings.ContainsRune("/-_+", r) }) { // of a path, or a name
+			if text := decoded(part); text != "" && len(part) < i-start {
 				out = append(out, text)
-			}
-			continue
-		}
-		for skip := range 4 { // something else may be glued to its front
-			if len(run)-skip < 12 || !Readable(run[skip:skip+(len(run)-skip)/4*4]) {
-				continue
-			}
-			if text := Base64(run[skip:]); printable(text) {
-				out = append(out, text)
-				break
 			}
 		}
 	}
 	return out
+}
+
+// decoded is the readable text that a run of hex or base64 holds, "" if it holds
+// none.
+func decoded(run string) string {
+	if len(run) < 12 || len(run) > maxRun {
+		return ""
+	}
+	if plain, err := hex.DecodeString(run); err == nil {
+		if text := string(plain); printable(text) {
+			return text
+		}
+		return ""
+	}
+	for skip := range 4 { // something else may be glued to its front
+		if len(run)-skip < 12 || !Readable(run[skip:skip+(len(run)-skip)/4*4]) {
+			continue
+		}
+		if text := Base64(run[skip:]); printable(text) {
+			return text
+		}
+	}
+	return ""
 }
 
 func printable(s string) bool {
