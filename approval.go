@@ -128,6 +128,7 @@ type Ticket struct {
 	DecidedAt time.Time   `json:"decided_at"`
 	Reason    string      `json:"reason"`
 	Trace     string      `json:"trace"`
+	NotesSaga bool        `json:"-"` // the binding says which ad-hoc saga the call joins; older programs did not note it
 
 	Actor       string    `json:"actor,omitempty"`        // operator behind the agent's token: may not decide
 	Demands     []Demand  `json:"demands,omitempty"`      // all must be met; none means one word of any admin

@@ -9,6 +9,7 @@ import (
 // A Job is a call that passed every check; it is all that a Backend ever sees.
 type Job struct {
 	CallID  string
+	Kind    Kind // of the operation
 	Who     Principal
 	Tool    Tool
 	Args    json.RawMessage // canonical; the bytes that were judged and approved
@@ -27,9 +28,16 @@ type Job struct {
 }
 
 // Output is what a Backend returned, before sanitising.
+//
+// The path knows one form of result, so that one set of rules cleans and bounds
+// all of them: that of a tool. What a resource holds is content of the type
+// "resource", one for each part. The messages of a prompt are content, and who
+// speaks each is in structuredContent {roles, description?}. A completion is
+// structuredContent {completion}. Doors give them the form of their method.
 type Output struct {
 	Content json.RawMessage // a complete MCP CallToolResult object
 	IsError bool
+	Unclear bool // an error that does not say whether the call acted: the answer cannot be read, or the run was cut short
 
 	Connections []Connection // what a sandboxed run reached, or tried to
 	Receipt     *Receipt     // how it was held, nil for what is not sandboxed

@@ -12,8 +12,12 @@ type Kind string
 
 // The kinds of operation.
 const (
-	CallTool Kind = "call_tool"
-	MoveFile Kind = "move_file" // a call of FilesTool whose file comes or goes in a Transfer
+	CallTool     Kind = "call_tool"
+	MoveFile     Kind = "move_file"     // a call of FilesTool whose file comes or goes in a Transfer
+	ReadResource Kind = "read_resource" // what a server holds under an address
+	GetPrompt    Kind = "get_prompt"    // a text for the model, made of arguments
+	Complete     Kind = "complete"      // how an argument of a prompt, or of a template, could go on
+	Subscribe    Kind = "subscribe"     // to hear when a resource changes
 )
 
 // FilesTool is the built-in tool that looks after the sessions of a sandbox, and
@@ -30,7 +34,7 @@ type Transfer struct {
 // An Operation is what an agent asks for: what to do, to what, with what.
 type Operation struct {
 	Kind   Kind
-	Target string          // the exposed name of the tool
+	Target string          // the exposed name of the tool or the prompt, or the exposed address of the resource or the template
 	Args   json.RawMessage // as received; nothing in it is trusted yet
 }
 
@@ -80,7 +84,7 @@ type Notice struct {
 // A Result is what the caller gets.
 type Result struct {
 	CallID  string
-	Content json.RawMessage // a complete MCP CallToolResult object, sanitised
+	Content json.RawMessage // a complete MCP CallToolResult object, sanitised; of a reading, in the form that Output describes
 	IsError bool            // the tool failed; Content says how
 	Replay  bool            // an earlier call with the same key did the work
 	Twin    string          // the id of the identical earlier call, without a key, that did it; "" if none

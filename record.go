@@ -17,10 +17,11 @@ const (
 	EntryAdmin    EntryKind = "admin"    // an operator changed something
 	EntryStart    EntryKind = "start"    // a gateway started; calls left executing became unknown
 	EntrySaga     EntryKind = "saga"     // a saga or one of its steps moved
+	EntryServer   EntryKind = "server"   // what a third-party server did beside its answers
 )
 
 // EntryKinds are all of them.
-var EntryKinds = []EntryKind{EntryIntent, EntryOutcome, EntryTicket, EntryDecision, EntryAdmin, EntryStart, EntrySaga}
+var EntryKinds = []EntryKind{EntryIntent, EntryOutcome, EntryTicket, EntryDecision, EntryAdmin, EntryStart, EntrySaga, EntryServer}
 
 // An Entry is one audit record before it is sealed. The audit package gives it
 // a writer, a sequence number and a place in the Merkle log.
@@ -29,7 +30,7 @@ type Entry struct {
 	Time    time.Time       `json:"time"`
 	Kind    EntryKind       `json:"kind"`
 	CallID  string          `json:"call_id,omitempty"`
-	Payload json.RawMessage `json:"payload"` // a Record, a Ticket or its movement, a Change; kept apart, committed to
+	Payload json.RawMessage `json:"payload"` // a Record, a Ticket or its movement, a Change, a ServerReport; kept apart, committed to
 }
 
 // A Record tells one call: who, what, how far it came and how it ended.
@@ -68,6 +69,14 @@ type Record struct {
 	Unrecorded  int             `json:"unrecorded,omitempty"`   // refusals of strangers since the last entry, which this one stands for
 	Started     time.Time       `json:"started"`
 	Duration    time.Duration   `json:"duration_ns"`
+}
+
+// A ServerReport tells what a server in a sandbox did beside its answers.
+type ServerReport struct {
+	Server      string       `json:"server"`
+	Since       time.Time    `json:"since"`
+	Connections []Connection `json:"connections,omitempty"` // bounded: what is beyond is counted as "others"
+	LimitsHit   []string     `json:"limits_hit,omitempty"`
 }
 
 // A Change tells what an operator, or the gateway by itself, changed.

@@ -106,6 +106,26 @@ func (r Risk) Join(o Risk) Risk {
 	}
 }
 
+// Reworded is r with each text that may quote the arguments as text returns it.
+// It shares none of those texts with r.
+func (r Risk) Reworded(text func(string) string) Risk {
+	r.Reasons, r.Objects = slices.Clone(r.Reasons), slices.Clone(r.Objects)
+	r.Parts, r.Amounts = slices.Clone(r.Parts), slices.Clone(r.Amounts)
+	for i := range r.Reasons {
+		r.Reasons[i] = text(r.Reasons[i])
+	}
+	for i := range r.Objects {
+		r.Objects[i] = text(r.Objects[i])
+	}
+	for i := range r.Parts {
+		r.Parts[i].Text = text(r.Parts[i].Text)
+	}
+	for i := range r.Amounts {
+		r.Amounts[i].Recipient = text(r.Amounts[i].Recipient)
+	}
+	return r
+}
+
 func union[T comparable](a, b []T) []T {
 	out := make([]T, 0, len(a)+len(b))
 	seen := make(map[T]bool, len(a)+len(b))

@@ -167,6 +167,18 @@ func SagaKey(saga, step string, undo bool, n int) string {
 	return saga + "/" + step + "/" + way + "/" + strconv.Itoa(n)
 }
 
+// ParseSagaKey takes apart the key of a step, also with the user for whom it is
+// used. ok is false for any other key.
+func ParseSagaKey(key string) (saga, step string, undo bool, n int, ok bool) {
+	key, _, _ = strings.Cut(key, Scope)
+	parts := strings.Split(key, "/")
+	if len(parts) != 4 || !strings.HasPrefix(key, SagaKeyPrefix) {
+		return "", "", false, 0, false
+	}
+	n, err := strconv.Atoi(parts[3])
+	return parts[0], parts[1], parts[2] == "undo", n, err == nil
+}
+
 // Tries counts the attempts in one direction.
 func (s SagaStep) Tries(undo bool) int {
 	n := 0

@@ -6,9 +6,12 @@ import (
 	"time"
 )
 
-// A Tool is one callable thing, as the catalogue holds it.
+// A Tool is one callable thing, as the catalogue holds it, or one thing to read,
+// which takes the same path.
 type Tool struct {
-	Name         string          // exposed name, at most 48 characters of [A-Za-z0-9_-]
+	Shelf        Shelf           // of a thing to read; "" for a tool
+	Name         string          // exposed name, at most 48 characters of [A-Za-z0-9_-]; the exposed address of a resource or template
+	Alias        string          // that a profile with bare names shows it by, "" if it has none
 	Version      string          // the manifest's, or "1"
 	Description  string          // for people; Definition is what agents see
 	Definition   json.RawMessage // the listed object, with Name already mapped, else byte-exact
@@ -17,14 +20,16 @@ type Tool struct {
 	Digest       string          // sha256 hex of the pinned definition
 	Origin       Origin
 	Code         *Script // set for tools that run in a sandbox
+	Route        *Route  // set for operations of an HTTP API
 	Manifest     Manifest
 	Status       ToolStatus
-	StatusReason string // why it is quarantined or refused
+	StatusReason string   // why it is quarantined or retired
+	Remarks      []string // for operators: what to be wary of though it may be called
 }
 
 // An Origin says where a tool's calls go.
 type Origin struct {
-	Backend    string // key of the backend: "upstream", "sandbox", "builtin"
+	Backend    string // key of the backend: "upstream", "openapi", "sandbox", "builtin"
 	Server     string // configured server name, "" for the gateway's own tools
 	Name       string // the tool's name at its origin
 	Endpoint   string // upstream URL, or sha256 hex of the command line
@@ -37,7 +42,8 @@ type ToolStatus string
 // The statuses of a tool.
 const (
 	ToolActive      ToolStatus = "active"
-	ToolQuarantined ToolStatus = "quarantined" // its definition changed or is malformed
+	ToolQuarantined ToolStatus = "quarantined" // its definition changed, is malformed, or a human should look at it first
+	ToolRetired     ToolStatus = "retired"     // it was deprecated, and its last day is over
 )
 
 // A Script is what a sandbox runs for a tool.
@@ -130,7 +136,7 @@ type RiskField struct {
 // RiskKinds are what a part of the arguments can be.
 func RiskKinds() []string {
 	return []string{
-		"sql", "shell", "path", "reference",
+		"sql", "shell", "path", "reference", "inert",
 		"http_method", "url", "http_headers", "http_body",
 		"cloud", "kubernetes", "kubernetes_verb", "kubernetes_resource",
 		"amount", "currency", "account",
@@ -149,8 +155,28 @@ type SecretGrant struct {
 	Host   string // host:port, one of the tool's egress list
 }
 
-// A Deprecation says until when a tool can still be called and what to use instead.
-type Deprecation struct{ Since, Until, Use string }
+// A Deprecation says until when a tool can still be called and what to use
+// instead. Its days are YYYY-MM-DD by UTC, or "".
+type Deprecation struct {
+	Since string
+	Until string // the last day on which it can be called, "" for no end
+	Use   string // exposed name of another tool, "" if there is none
+}
+
+// String says it to whoever uses the tool.
+func (d Deprecation) String() string {
+	said := "deprecated"
+	if d.Since != "" {
+		said += " since " + d.Since
+	}
+	if d.Until != "" {
+		said += ", can be called until " + d.Until
+	}
+	if d.Use != "" {
+		said += "; use " + d.Use
+	}
+	return said
+}
 
 // A Compensation names the tool that undoes this one.
 type Compensation struct {

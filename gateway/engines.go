@@ -61,6 +61,7 @@ type Action string
 const (
 	ActionList Action = "list" // may the principal know that the tool exists
 	ActionCall Action = "call"
+	ActionRead Action = "read" // may the principal know of the resource or prompt, and read it
 )
 
 // A Question is put to the policy engine.
@@ -204,15 +205,16 @@ type Journal interface {
 type Sanitiser interface {
 	// Result masks secrets, makes hidden characters visible and bounds the
 	// size of a CallToolResult. Malformed output becomes a well-formed tool
-	// error. findings name what was done, never the secret.
-	Result(tool sallyport.Tool, out sallyport.Output) (clean json.RawMessage, isError bool, findings []string, err error)
+	// error. findings name what was done, never the secret. What goes to one
+	// reader, here and by Notice and Stream, is looked at together.
+	Result(reader string, tool sallyport.Tool, out sallyport.Output) (clean json.RawMessage, isError bool, findings []string, err error)
 
 	// Notice does the same for one notification.
-	Notice(n sallyport.Notice) sallyport.Notice
+	Notice(reader string, n sallyport.Notice) sallyport.Notice
 
 	// Stream returns what cleans one text that comes in pieces: it returns what
 	// can be told by now, and keeps back what could be part of a secret.
-	Stream() func(piece []byte) string
+	Stream(reader string) func(piece []byte) string
 
 	// JSON masks secrets in canonical arguments, for the record.
 	JSON(v json.RawMessage) json.RawMessage
@@ -248,19 +250,15 @@ type Taints interface {
 	Tainted(ctx context.Context, tenant, principal string, at time.Time) (*sallyport.Taint, error)
 }
 
-// An Inspector finds secrets in arguments that are about to leave. (redact)
-type Inspector interface {
-	// Secrets returns where they are and what they are, with a fingerprint,
-	// never the secret. whole is false where there was more than it looks
-	// through.
-	Secrets(args json.RawMessage) (parts []sallyport.Part, whole bool)
-}
-
 // Plans knows what a call has to do with a saga. (saga)
 type Plans interface {
-	// Enter checks that a call may speak for a saga. One that does not exist,
-	// is not the caller's or takes no calls is code NotFound, in the same words.
-	Enter(ctx context.Context, who sallyport.Principal, saga string) error
+	// Enter checks that a call through a profile may speak for a saga. One that does
+	// not exist, is not the caller's or takes no calls is code NotFound, in the same
+	// words; one of another profile is code Conflict.
+	Enter(ctx context.Context, who sallyport.Principal, profile, saga string) error
+
+	// During reports whether the caller had an ad-hoc saga open at a time.
+	During(ctx context.Context, who sallyport.Principal, at time.Time) (bool, error)
 
 	// Judge says what the saga means for a call that policies let through. now
 	// is what humans must say before it runs, if anything.

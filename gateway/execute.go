@@ -44,9 +44,9 @@ func (g *Gateway) execute(ctx context.Context, rec *record, j job) (output, erro
 	if err := l.holds(ctx, g.Now()); err != nil {
 		return output{}, rec.failed(ctx, j.risk.Mutating(), err)
 	}
-	out, err := b.Run(ctx, g.jobFor(rec, j, timeout))
+	out, err := b.Run(ctx, g.jobFor(ctx, rec, j, timeout))
 	if err != nil {
-		return output{}, rec.failed(ctx, j.risk.Mutating(), err)
+		return output{}, g.taintByError(ctx, rec, j.tool, rec.failed(ctx, j.risk.Mutating(), err), err)
 	}
 	rec.done(out)
 	return output{Output: out, tool: j.tool, at: g.Now()}, nil
@@ -72,7 +72,7 @@ func (g *Gateway) begin(ctx context.Context, rec *record, j job, l lease) error 
 		Saga: j.req.Saga, Joins: j.joins(rec.CallID),
 	})
 	if err == nil {
-		rec.began(j.key, fence)
+		rec.began(j, fence)
 	}
 	return err
 }
@@ -87,11 +87,12 @@ func (j job) joins(callID string) *sallyport.SagaStep {
 	return &step
 }
 
-func (g *Gateway) jobFor(rec *record, j job, timeout time.Duration) sallyport.Job {
+func (g *Gateway) jobFor(ctx context.Context, rec *record, j job, timeout time.Duration) sallyport.Job {
 	return sallyport.Job{
-		CallID: rec.CallID, Who: j.who, Tool: j.tool, Args: j.canonical, Key: forwarded(j.key), Ticket: j.ticket.ID, Profile: j.req.Profile,
+		CallID: rec.CallID, Kind: j.req.Operation.Kind, Who: j.who, Tool: j.tool, Args: j.canonical, Key: forwarded(j.key), Ticket: j.ticket.ID, Profile: j.req.Profile,
 		Tier: j.tier, Limits: g.limitsOf(j.tool), Egress: j.egress, Timeout: timeout, Trace: j.req.Trace,
-		Watched: j.req.Watched, Transfer: j.req.Transfer, Notify: g.notifier(j.req.Notify),
+		Watched: j.req.Watched, Transfer: j.req.Transfer,
+		Notify: g.notifier(rec.reader(), j.req.Notify, func() error { return g.taint(ctx, rec, j.tool, nil) }),
 	}
 }
 

@@ -55,4 +55,6 @@ func (w World) Demand(human bool) {
 }
 
 // Notifier is what a job is given to speak with.
-func (g *Gateway) Notifier(f func(sallyport.Notice)) func(sallyport.Notice) { return g.notifier(f) }
+func (g *Gateway) Notifier(f func(sallyport.Notice)) func(sallyport.Notice) {
+	return g.notifier("", f, func() error { return nil })
+}

@@ -154,13 +154,13 @@ func (b backendFake) Run(ctx context.Context, j sallyport.Job) (sallyport.Output
 
 type plain struct{}
 
-func (plain) Result(_ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
+func (plain) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return out.Content, out.IsError, nil, nil
 }
-func (plain) Stream() func([]byte) string                { return func(b []byte) string { return string(b) } }
-func (plain) Notice(n sallyport.Notice) sallyport.Notice { return n }
-func (plain) JSON(v json.RawMessage) json.RawMessage     { return v }
-func (plain) Text(s string) string                       { return s }
+func (plain) Stream(string) func([]byte) string                    { return func(b []byte) string { return string(b) } }
+func (plain) Notice(_ string, n sallyport.Notice) sallyport.Notice { return n }
+func (plain) JSON(v json.RawMessage) json.RawMessage               { return v }
+func (plain) Text(s string) string                                 { return s }
 
 // memory is a ledger in memory, for the logic of the path. The real one, and
 // what it promises, is tested in store/.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/outbound"
+	"sallyport.dev/sallyport/gateway/repeat"
 )
 
 // A Gateway takes calls from every door to every backend. There is no other
@@ -28,11 +30,12 @@ type Gateway struct {
 	Log *slog.Logger     // must be set
 
 	// Engines that look further than one call. Each may be nil.
-	Past      Past      // without it there are no windows, and tools cannot dedupe
-	Taints    Taints    // without it nobody is tainted
-	Inspector Inspector // without it every secret may leave in arguments
-	Plans     Plans     // without it there are no sagas
-	Estimator Estimator // without it no ticket tells how many rows a call would touch
+	Past      Past               // without it there are no windows, and tools cannot dedupe
+	Taints    Taints             // without it nobody is tainted
+	Inspector outbound.Inspector // without it every secret may leave in arguments
+	Plans     Plans              // without it there are no sagas
+	Estimator Estimator          // without it no ticket tells how many rows a call would touch
+	Library   Library            // without it there is nothing to read
 
 	// What the operator chose. Zero fields mean what they say.
 	Limits       CallLimits
@@ -45,9 +48,9 @@ type Gateway struct {
 
 	Ended func(sallyport.Record) // told of each call that ended, if set; must not block
 
-	strangers strangers
-	floods    floods
-	tainted   taints
+	strangers repeat.Strangers
+	floods    repeat.Floods
+	tainted   repeat.Taints
 }
 
 // CallLimits are the clocks of a call. Zero fields mean the defaults.

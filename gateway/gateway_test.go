@@ -386,8 +386,8 @@ func TestListShowsOnlyYours(t *testing.T) {
 	w := newWorld(t)
 	w.tools["hidden_x"] = sallyport.Tool{Name: "hidden_x", Status: sallyport.ToolActive}
 	w.tools["q"] = sallyport.Tool{Name: "q", Status: sallyport.ToolQuarantined}
-	_, tools, err := w.List(t.Context(), "token-of-ann", "", 0)
-	if err != nil || len(tools) != 1 || tools[0].Name != "echo" {
-		t.Errorf("%v, %v", tools, err)
+	sight, err := w.List(t.Context(), "token-of-ann", "", "", 0)
+	if err != nil || len(sight.List) != 1 || sight.List[0].Name != "echo" || sight.Incomplete {
+		t.Errorf("%v, %v", sight, err)
 	}
 }

@@ -11,7 +11,9 @@ import (
 // and output piece by piece as one text, so that no cut hides a secret.
 type hearing struct {
 	s      Sanitiser
+	reader string
 	notify func(sallyport.Notice)
+	taint  func() error // before anything is passed on; what it cannot note is not
 
 	mu      sync.Mutex
 	streams map[string]func([]byte) string
@@ -19,24 +21,27 @@ type hearing struct {
 }
 
 // notifier is what a job is given to speak with.
-func (g *Gateway) notifier(notify func(sallyport.Notice)) func(sallyport.Notice) {
+func (g *Gateway) notifier(reader string, notify func(sallyport.Notice), taint func() error) func(sallyport.Notice) {
 	if notify == nil {
 		return func(sallyport.Notice) {}
 	}
-	h := &hearing{s: g.Sanitiser, notify: notify, streams: map[string]func([]byte) string{}}
+	h := &hearing{s: g.Sanitiser, reader: reader, notify: notify, taint: taint, streams: map[string]func([]byte) string{}}
 	return h.hear
 }
 
 func (h *hearing) hear(n sallyport.Notice) {
+	if h.taint() != nil {
+		return
+	}
 	if n.Stream == "" {
-		h.notify(h.s.Notice(n))
+		h.notify(h.s.Notice(h.reader, n))
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	next := h.streams[n.Stream]
 	if next == nil {
-		next = h.s.Stream()
+		next = h.s.Stream(h.reader)
 		h.streams[n.Stream] = next
 	}
 	text := next(n.Output)

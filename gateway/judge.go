@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/outbound"
 )
 
 // validArgs are a target's arguments in canonical form, as its schema wants
@@ -20,21 +21,24 @@ type validArgs struct {
 
 func (g *Gateway) validate(rec *record, t target) (validArgs, error) {
 	rec.at(sallyport.Validate)
-	if t.req.Key != "" {
+	if t.req.Key != "" && t.req.Door != "saga" { // a saga's keys are the gateway's own
 		if err := sallyport.CheckKey(t.req.Key); err != nil {
 			return validArgs{}, at(sallyport.Validate, err)
 		}
-		if t.req.Door != "saga" && strings.HasPrefix(t.req.Key, sallyport.SagaKeyPrefix) {
+		if strings.HasPrefix(t.req.Key, sallyport.SagaKeyPrefix) {
 			return validArgs{}, at(sallyport.Validate, &sallyport.Error{
 				Code: sallyport.Invalid, Message: "keys that begin with " + sallyport.SagaKeyPrefix + " are those of steps of sagas",
 				Hint: "use another idempotency key, such as a UUID",
 			})
 		}
+		if err := g.harmless(rec, t.req.Key); err != nil {
+			return validArgs{}, err
+		}
 	}
 	canonical, err := sallyport.Canonical(t.args)
 	if err == nil {
 		rec.args = canonical
-		err = g.Catalog.Validate(t.tool, canonical)
+		err = g.fits(t, canonical)
 	}
 	if err != nil {
 		invalid := &sallyport.Error{
@@ -60,8 +64,11 @@ type judged struct {
 
 func (g *Gateway) assess(ctx context.Context, rec *record, a validArgs) judged {
 	rec.at(sallyport.Assess)
-	secrets := g.leaking(a)
-	risk := g.highlight(g.Assessor.Assess(ctx, a.tool, a.canonical), secrets)
+	secrets := outbound.Leaking(g.Inspector, a.tool, a.canonical)
+	risk := g.Assessor.Assess(ctx, a.tool, a.canonical)
+	if len(secrets) > 0 {
+		risk = outbound.Highlight(g.Inspector, g.maskRisk(risk), secrets) // it may quote them
+	}
 	rec.Risk, rec.secrets = &risk, secrets
 	return judged{a, risk, tierOf(a.tool, a.canonical), secrets}
 }
@@ -105,7 +112,7 @@ func (g *Gateway) authorize(ctx context.Context, rec *record, j judged) (permit,
 		p.verdict = v
 		p.hold(taint)
 		rec.Risk = &p.risk
-		return p, g.refuseSecrets(p.secrets)
+		return p, cmp.Or(g.refuseSecrets(p.secrets), p.unasked())
 	}
 	if len(v.Reasons) == 0 {
 		v.Reasons = []string{"no policy allows this"}
@@ -123,7 +130,7 @@ func (g *Gateway) authorize(ctx context.Context, rec *record, j judged) (permit,
 
 func (p permit) question() Question {
 	return Question{
-		Who: p.who, Profile: p.req.Profile, Action: ActionCall,
+		Who: p.who, Profile: p.req.Profile, Action: actionOf(p.tool),
 		Tool: p.tool, Args: p.canonical, Risk: p.risk, Tier: p.tier, Tainted: p.tainted,
 	}
 }

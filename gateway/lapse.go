@@ -25,7 +25,11 @@ func (r *record) lapse(ctx context.Context, err error) error {
 	ctx = context.WithoutCancel(ctx)
 	id := r.Ticket
 	if id == "" && r.Key != "" {
-		res, err := r.g.Ledger.Find(ctx, sallyport.ReservationKey{Tenant: r.Tenant, Principal: r.Principal, Tool: r.Target, Key: r.Key})
+		key := r.Key
+		if !slices.Contains(r.Path, sallyport.Reserve) { // as the caller chose it
+			key = scoped(r.Door, key, r.OnBehalfOf)
+		}
+		res, err := r.g.Ledger.Find(ctx, sallyport.ReservationKey{Tenant: r.Tenant, Principal: r.Principal, Tool: r.Target, Key: key})
 		if err == nil && res != nil {
 			id = res.Ticket
 		}

@@ -19,7 +19,7 @@ func (g *Gateway) enter(ctx context.Context, rec *record, who sallyport.Principa
 			Hint: "this gateway has no sagas",
 		}
 	}
-	return at(sallyport.Resolve, g.Plans.Enter(ctx, who, saga))
+	return at(sallyport.Resolve, g.Plans.Enter(ctx, who, rec.Profile, saga))
 }
 
 // rejoin puts a call that comes back with its ticket or key into the ad-hoc saga
@@ -32,6 +32,9 @@ func (g *Gateway) rejoin(ctx context.Context, rec *record, c *claim) error {
 	t, err := g.Ledger.Ticket(ctx, c.key.Tenant, c.awaits)
 	if err == nil {
 		err = t.LeftToSaga()
+	}
+	if err == nil && !t.NotesSaga {
+		err = g.older(ctx, c.who, t)
 	}
 	if err != nil || t.Binding.Saga == c.req.Saga {
 		return err
@@ -49,13 +52,31 @@ func (g *Gateway) rejoin(ctx context.Context, rec *record, c *claim) error {
 	if err := g.enter(ctx, rec, c.who, c.req.Saga); sallyport.CodeOf(err) != sallyport.NotFound {
 		return err
 	}
-	const over = "the saga that the call belongs to is over"
+	return g.takeBack(ctx, c.who, t, "the saga that the call belongs to is over")
+}
+
+// older refuses an open ticket of a program that did not note the saga of a call,
+// if the caller had a saga open when it was made: the call may be of it, and
+// would run outside of it.
+func (g *Gateway) older(ctx context.Context, who sallyport.Principal, t sallyport.Ticket) error {
+	if g.Plans == nil || t.State != sallyport.TicketApproved && t.State != sallyport.TicketPending {
+		return nil
+	}
+	in, err := g.Plans.During(ctx, who, t.CreatedAt)
+	if err != nil || !in {
+		return err
+	}
+	return g.takeBack(ctx, who, t, "an older version of the gateway opened the ticket and did not note whether the call belongs to the saga that was open then")
+}
+
+// takeBack closes an open ticket whose call must not run, and says why.
+func (g *Gateway) takeBack(ctx context.Context, who sallyport.Principal, t sallyport.Ticket, why string) error {
 	if t.State == sallyport.TicketPending {
-		if _, err := g.Tickets.Withdraw(context.WithoutCancel(ctx), c.who, t.ID, over); err != nil && sallyport.CodeOf(err) != sallyport.Conflict {
+		if _, err := g.Tickets.Withdraw(context.WithoutCancel(ctx), who, t.ID, why); err != nil && sallyport.CodeOf(err) != sallyport.Conflict {
 			return err
 		}
 	}
-	return g.void(ctx, t, over)
+	return g.void(ctx, t, why)
 }
 
 func (g *Gateway) judgePlan(ctx context.Context, c claim) PlanVerdict {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/outbound"
 )
 
 // A record follows one call from receive to respond.
@@ -27,7 +28,8 @@ type record struct {
 	tools uint64 // generation of the catalogue, before the tool was looked for
 
 	// Set between begin and respond: what is owed to the ledger.
-	open *Finish
+	open  *Finish
+	vital bool // the call may act, and may be asked for again: what nobody knows of it must be unknown
 }
 
 // receive opens the record. Where records cannot be kept, no call is taken.
@@ -50,16 +52,33 @@ func (g *Gateway) receive(req sallyport.Request) (*record, error) {
 	}}, nil
 }
 
+// reader is who the result goes to.
+func (r *record) reader() string { return r.Tenant + "\x00" + r.Principal }
+
 func (r *record) at(s sallyport.Step) { r.Path = append(r.Path, s) }
 
-func (r *record) began(key sallyport.ReservationKey, fence int64) {
-	r.open = &Finish{Key: key, Fence: fence, State: sallyport.Unknown}
+func (r *record) began(j job, fence int64) {
+	r.open, r.vital = &Finish{Key: j.key, Fence: fence, State: sallyport.Unknown}, j.keyed && j.risk.Mutating()
 }
 
 func (r *record) done(out sallyport.Output) {
 	r.Reached, r.Receipt = out.Connections, out.Receipt
 	if r.open != nil {
 		r.open.State, r.open.Output, r.open.IsError = sallyport.Done, out.Content, out.IsError
+	}
+	if out.Unclear {
+		r.unclear()
+	}
+}
+
+// unclear notes that the backend came back and that its answer does not tell
+// whether the call acted. Its caller is shown that as the tool's error; whoever
+// asks again under its key, or would try again because a tool's error means that
+// nothing was done, is told that nobody knows.
+func (r *record) unclear() {
+	if r.open != nil && r.vital {
+		r.open.State, r.open.Output, r.open.IsError = sallyport.Unknown, nil, false
+		r.Message = "the answer cannot be used, and nobody knows whether the call acted"
 	}
 }
 
@@ -95,7 +114,7 @@ func (r *record) respond(ctx context.Context, res *sallyport.Result, err *error)
 	if r.g.Ended != nil {
 		r.g.Ended(r.Record)
 	}
-	if r.Code == sallyport.Unauthenticated && !r.g.strangers.speak(&r.Record, r.g.Now()) {
+	if r.Code == sallyport.Unauthenticated && !r.g.strangers.Speak(&r.Record, r.g.Now()) {
 		return
 	}
 	e := r.entry(sallyport.EntryOutcome, r.snapshot())
@@ -159,29 +178,14 @@ func (r *record) snapshot() sallyport.Record {
 		s.Reached[i].Target = r.g.Sanitiser.Text(s.Reached[i].Target)
 	}
 	if r.args != nil {
-		s.Args = withhold(r.g.Sanitiser.JSON(r.args), r.secrets)
+		s.Args = outbound.Withhold(r.g.Sanitiser.JSON(r.args), r.secrets)
 	}
 	return s
 }
 
 // maskRisk masks a verdict for the record: it quotes the arguments.
 func (g *Gateway) maskRisk(risk sallyport.Risk) sallyport.Risk {
-	all := func(list []string) []string {
-		out := slices.Clone(list)
-		for i, s := range out {
-			out[i] = g.Sanitiser.Text(s)
-		}
-		return out
-	}
-	risk.Reasons, risk.Objects = all(risk.Reasons), all(risk.Objects)
-	risk.Parts, risk.Amounts = slices.Clone(risk.Parts), slices.Clone(risk.Amounts)
-	for i := range risk.Parts {
-		risk.Parts[i].Text = g.Sanitiser.Text(risk.Parts[i].Text)
-	}
-	for i := range risk.Amounts {
-		risk.Amounts[i].Recipient = g.Sanitiser.Text(risk.Amounts[i].Recipient)
-	}
-	return risk
+	return risk.Reworded(g.Sanitiser.Text)
 }
 
 func (r *record) entry(kind sallyport.EntryKind, payload any) sallyport.Entry {

@@ -58,17 +58,24 @@ func (g *Gateway) reserve(ctx context.Context, rec *record, p permit) (c claim, 
 // its scope is the user on whose behalf the agent calls; a caller's own key
 // cannot hold sallyport.Scope, so it never names what was done for somebody else.
 func (g *Gateway) keyOf(ctx context.Context, rec *record, p permit) (key sallyport.ReservationKey, err error) {
-	key = sallyport.ReservationKey{Tenant: p.who.Tenant, Principal: p.who.ID, Tool: p.tool.Name, Key: p.req.Key}
+	key = sallyport.ReservationKey{Tenant: p.who.Tenant, Principal: p.who.ID, Tool: p.tool.Name, Key: scoped(p.req.Door, p.req.Key, p.who.OnBehalfOf)}
 	switch {
 	case p.req.Ticket != "":
 		key.Key, err = g.ticketKey(ctx, p)
 		return key, err
 	case p.req.Key == "":
 		key.Key = rec.CallID // nobody can have used it
-	case p.who.OnBehalfOf != "":
-		key.Key += sallyport.Scope + p.who.OnBehalfOf
 	}
 	return key, nil
+}
+
+// scoped is a caller's key with the user for whom it is used. A saga names the
+// whole key itself.
+func scoped(door, key, user string) string {
+	if key != "" && user != "" && door != "saga" {
+		key += sallyport.Scope + user
+	}
+	return key
 }
 
 // findTwin looks for an identical call without a key, where the operator wants

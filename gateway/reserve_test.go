@@ -98,7 +98,7 @@ func TestTO36_KeyReuse(t *testing.T) {
 
 type masking struct{ plain }
 
-func (masking) Result(sallyport.Tool, sallyport.Output) (json.RawMessage, bool, []string, error) {
+func (masking) Result(string, sallyport.Tool, sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return json.RawMessage(`{"content":[]}`), false, []string{"masked"}, nil
 }
 
@@ -225,4 +225,50 @@ func TestTO36_KeysOfSagas(t *testing.T) {
 	if _, err := w.Call(t.Context(), req); err != nil || len(w.ran) != 1 {
 		t.Errorf("the saga's own: %v, executed %d times", err, len(w.ran))
 	}
+}
+
+// An answer that cannot be used says nothing about whether the call acted: under
+// a key that is unknown, and not made again.
+func TestTO37_AnswerThatCannotBeUsed(t *testing.T) {
+	broken := sallyport.Output{Content: json.RawMessage(`{"content":[],"isError":true}`), IsError: true, Unclear: true}
+	honest := sallyport.Output{Content: broken.Content, IsError: true}
+	for _, c := range []struct {
+		name      string
+		out       sallyport.Output
+		sanitiser Sanitiser
+		level     sallyport.Level
+		want      sallyport.ReservationState
+	}{
+		{"the backend sees it", broken, plain{}, sallyport.High, sallyport.Unknown},
+		{"the sanitiser sees it", sallyport.Output{Content: broken.Content}, breaking{}, sallyport.High, sallyport.Unknown},
+		{"the tool says that it failed", honest, plain{}, sallyport.High, sallyport.Done},
+		{"the tool changes nothing", broken, plain{}, sallyport.Low, sallyport.Done},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.risk.Level, w.Sanitiser = c.level, c.sanitiser
+			w.run = func(context.Context, sallyport.Job) (sallyport.Output, error) { return c.out, nil }
+			req := call(`{}`)
+			req.Key = "k"
+			if res, err := w.Call(t.Context(), req); err != nil || !res.IsError {
+				t.Fatalf("its caller is shown a tool's error: %+v, %v", res, err)
+			}
+			said := w.last(t).Message
+			_, err := w.Call(t.Context(), req)
+			if again := c.want == sallyport.Unknown; again != (sallyport.CodeOf(err) == sallyport.OutcomeUnknown) || again != (said != "") || len(w.ran) != 1 {
+				t.Errorf("asked again: %v; ran %d times; the record says %q", err, len(w.ran), said)
+			}
+			for _, r := range w.ledger.res {
+				if r.State != c.want {
+					t.Errorf("it is %s", r.State)
+				}
+			}
+		})
+	}
+}
+
+type breaking struct{ plain }
+
+func (breaking) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
+	return out.Content, true, []string{"malformed output"}, nil
 }

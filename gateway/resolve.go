@@ -31,7 +31,7 @@ func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyp
 	}
 	t := target{who: in.who, req: req, args: req.Operation.Args}
 	name := req.Operation.Target
-	if name == ApprovalResult {
+	if name == ApprovalResult && req.Operation.Kind == sallyport.CallTool {
 		ticket, err := g.ownTicket(ctx, t)
 		if err != nil {
 			return target{}, err
@@ -40,17 +40,12 @@ func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyp
 		rec.Target, rec.Ticket = name, ticket.ID
 	}
 	rec.tools = g.Catalog.Generation()
-	tool, err := g.Catalog.Resolve(req.Profile, name)
+	tool, err := g.find(req, name)
 	if err == nil && !g.visible(in.who, req.Profile, tool) {
 		err = &sallyport.Error{Code: sallyport.NotFound}
 	}
 	if sallyport.CodeOf(err) == sallyport.NotFound {
-		// The same words whether it does not exist or is not theirs.
-		return target{}, &sallyport.Error{
-			Code: sallyport.NotFound, Step: sallyport.Resolve,
-			Message: fmt.Sprintf("unknown tool %q", clip(name, 64)),
-			Hint:    "list the tools: the name may have changed, its server may not be up yet, or you may not be allowed to use it",
-		}
+		return target{}, unknown(req.Operation, name)
 	}
 	if err != nil {
 		return target{}, at(sallyport.Resolve, err)
@@ -59,24 +54,22 @@ func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyp
 		return target{}, err
 	}
 	t.tool = tool
+	if tool.Shelf == sallyport.Resources && req.Operation.Kind != sallyport.Complete {
+		t.args = sallyport.ReadArgs(tool.Origin.Name)
+	}
 	r := &rec.Record
 	r.Target, r.ToolDigest, r.Server, r.Upstream = tool.Name, tool.Digest, tool.Origin.Server, tool.Origin.Name
-	if tool.Status != sallyport.ToolActive {
-		return target{}, &sallyport.Error{
-			Code: sallyport.Quarantined, Step: sallyport.Resolve,
-			Message: fmt.Sprintf("tool %q is quarantined: %s", tool.Name, tool.StatusReason),
-			Hint:    "an operator can look at it with `sallyport tools diff` and release it with `sallyport tools approve`",
-		}
-	}
-	return t, nil
+	return t, callable(tool)
 }
 
-// known: a file is moved by the tool that is there for it, and every other
-// operation is a call.
+// known: a file is moved by the tool that is there for it. A reading has neither
+// key nor ticket: it is done again as often as anybody likes.
 func known(req sallyport.Request) bool {
 	switch req.Operation.Kind {
 	case sallyport.CallTool:
 		return req.Transfer == nil
+	case sallyport.ReadResource, sallyport.GetPrompt, sallyport.Complete, sallyport.Subscribe:
+		return req.Transfer == nil && req.Key == "" && req.Ticket == "" && req.Saga == ""
 	case sallyport.MoveFile:
 		return req.Transfer != nil && req.Operation.Target == sallyport.FilesTool
 	}

@@ -9,10 +9,13 @@ import (
 // sanitise makes an output fit to be seen. It is the only maker of results.
 func (g *Gateway) sanitise(ctx context.Context, rec *record, out output) (sallyport.Result, error) {
 	rec.at(sallyport.Sanitise)
-	clean, isError, findings, err := g.Sanitiser.Result(out.tool, out.Output)
+	clean, isError, findings, err := g.Sanitiser.Result(rec.reader(), out.tool, g.addressed(rec.Profile, out))
 	rec.Findings = findings
 	if err != nil {
 		return sallyport.Result{}, at(sallyport.Sanitise, err)
+	}
+	if isError && !out.IsError { // malformed, which its backend did not see
+		rec.unclear()
 	}
 	if err := g.taint(ctx, rec, out.tool, findings); err != nil {
 		return sallyport.Result{}, err

@@ -2,10 +2,10 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 
 	"sallyport.dev/sallyport"
 )
@@ -35,7 +35,7 @@ func (g *Gateway) taint(ctx context.Context, rec *record, tool sallyport.Tool, f
 		Tenant: rec.Tenant, Principal: rec.Principal, Tool: tool.Name, CallID: rec.CallID,
 		Reason: reason, At: now, Until: now.Add(g.Limits.Taint),
 	}
-	if g.tainted.lasts(t, g.Limits.Taint) {
+	if g.tainted.Lasts(t, g.Limits.Taint) {
 		return nil
 	}
 	if err := g.Taints.Taint(context.WithoutCancel(ctx), t); err != nil {
@@ -45,8 +45,27 @@ func (g *Gateway) taint(ctx context.Context, rec *record, tool sallyport.Tool, f
 			Hint:    "what the call did is done; call again for the result, with the same key if it had one",
 		}
 	}
-	g.tainted.wrote(t)
+	g.tainted.Wrote(t)
 	return nil
+}
+
+// taintByError is taint for the words of a tool's server in shown, the error that
+// the caller gets for err. Where that cannot be noted, the caller does not get them.
+func (g *Gateway) taintByError(ctx context.Context, rec *record, tool sallyport.Tool, shown, err error) error {
+	if sallyport.CodeOf(err) != sallyport.Upstream {
+		return shown
+	}
+	e, _ := errors.AsType[*sallyport.Error](shown)
+	text, _ := json.Marshal(e.Message) // a text always marshals
+	_, _, findings, lost := g.Sanitiser.Result("", tool, sallyport.Output{IsError: true, Content: fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true}`, text)})
+	if lost == nil {
+		lost = g.taint(ctx, rec, tool, findings)
+	}
+	if lost == nil {
+		return shown
+	}
+	return &sallyport.Error{Code: e.Code, Step: sallyport.Execute, Hint: e.Hint, Err: errors.Join(shown, lost),
+		Message: "the tool's backend failed, and its words are withheld: it could not be noted that they are not to be trusted"}
 }
 
 // taintOf returns the taint of who makes a call that is more than low, or nil.
@@ -88,29 +107,4 @@ func (p *permit) hold(t *sallyport.Taint) {
 	p.verdict.Demands = append(slices.Clone(p.verdict.Demands), sallyport.Demand{Policy: "built-in: the caller is tainted"})
 	p.risk.Reasons = append([]string{fmt.Sprintf(
 		"the caller read the result of %s in call %s, and may be acting on it: %s", t.Tool, t.CallID, t.Reason)}, p.risk.Reasons...)
-}
-
-// taints remembers, for this gateway, until when a principal is known to be
-// tainted, so that not every result is a write.
-type taints struct {
-	mu    sync.Mutex // guards until
-	until map[[2]string]time.Time
-}
-
-const maxTaints = 10_000
-
-// lasts tells whether a taint that is on record lasts nearly as long as t.
-func (c *taints) lasts(t sallyport.Taint, length time.Duration) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.until[[2]string{t.Tenant, t.Principal}].After(t.Until.Add(-length / 10))
-}
-
-func (c *taints) wrote(t sallyport.Taint) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.until == nil || len(c.until) >= maxTaints {
-		c.until = map[[2]string]time.Time{}
-	}
-	c.until[[2]string{t.Tenant, t.Principal}] = t.Until
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/outbound"
 )
 
 // binding is what an approval of the job would hold for: all that decides what
@@ -36,12 +37,12 @@ func (g *Gateway) openTicket(ctx context.Context, rec *record, j job, b sallypor
 	now := g.Now()
 	t := sallyport.Ticket{
 		ID: newID("tkt"), CallID: rec.CallID, Key: j.key.Key, Binding: b, Hash: j.hash, Risk: j.risk,
-		Policies: policiesOf(j.demands), Demands: j.demands, State: sallyport.TicketPending, CreatedAt: now, Trace: j.req.Trace,
+		Policies: policiesOf(j.demands), Demands: j.demands, State: sallyport.TicketPending, CreatedAt: now, Trace: j.req.Trace, NotesSaga: true,
 		DecideBy: now.Add(cmp.Or(g.Limits.DecideBy, time.Hour)), Actor: j.who.Actor,
 		Unbound: unbound(j.tool.Manifest, j.canonical), About: aboutTool(j.tool),
 	}
 	kept := t
-	kept.Binding.Args, kept.Risk = withhold(g.Sanitiser.JSON(j.canonical), j.secrets), g.maskRisk(j.risk)
+	kept.Binding.Args, kept.Risk = outbound.Withhold(g.Sanitiser.JSON(j.canonical), j.secrets), g.maskRisk(j.risk)
 	kept.About.Code = "" // the digest stands for it
 	if kept.Key != rec.CallID {
 		kept.Key = g.Sanitiser.Text(kept.Key)
