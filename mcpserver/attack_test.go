@@ -6,18 +6,17 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf16"
 
 	"sallyport.dev/sallyport/mcpserver"
+	"sallyport.dev/sallyport/mcpserver/hosts"
 )
 
 var errRead = errors.New("the body was read")
@@ -78,7 +77,7 @@ var hostCases = []struct {
 
 func TestTO13_HostAndOrigin(t *testing.T) {
 	d := newDoor(t, func(o *mcpserver.Options) {
-		o.Hosts = mcpserver.HostPolicy{Hosts: []string{"gw.example.com", "alt.example.com:8443"}, Origins: []string{"https://console.example.com"}}
+		o.Hosts = hosts.Policy{Hosts: []string{"gw.example.com", "alt.example.com:8443"}, Origins: []string{"https://console.example.com"}}
 	})
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(d.base, "http://"))
 	for _, tt := range hostCases {
@@ -350,22 +349,6 @@ func TestInternalErrorsShowOnlyAnID(t *testing.T) {
 			t.Errorf("%s: %s\nlog: %s", name, got, d.log)
 		}
 	}
-}
-
-func ExampleHostPolicy() {
-	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") })
-	s := httptest.NewServer(mcpserver.HostPolicy{}.Guard(next))
-	defer s.Close()
-	req, _ := http.NewRequestWithContext(context.Background(), "GET", s.URL, nil)
-	req.Host = "attacker.test"
-	res, err := s.Client().Do(req)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer res.Body.Close()
-	fmt.Println(strconv.Itoa(res.StatusCode))
-	// Output: 403
 }
 
 // Who has no good token gets its answer before a large body is read.

@@ -94,6 +94,11 @@ func (x *exchange) refuseAs(e *sallyport.Error) {
 			x.w.Header().Set("Retry-After", itoa(seconds(e.RetryAfter)))
 		}
 	}
+	x.failWith(status, rpc, e)
+}
+
+// failWith answers with a JSON-RPC error that tells what the refusal was.
+func (x *exchange) failWith(status, rpc int, e *sallyport.Error) {
 	data := appendRefusal([]byte{'{'}, e, false)
 	if e.CallID != "" {
 		data = wire.AppendString(append(data, `,"call_id":`...), e.CallID)

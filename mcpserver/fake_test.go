@@ -22,7 +22,9 @@ import (
 
 // fakeGateway answers by the tool's name; it remembers every request.
 type fakeGateway struct {
-	tools []sallyport.Tool
+	tools      []sallyport.Tool
+	shelves    map[sallyport.Shelf][]sallyport.Tool
+	incomplete bool
 
 	mu      sync.Mutex
 	calls   []sallyport.Request
@@ -41,7 +43,43 @@ func newFakeGateway() *fakeGateway {
 	}
 	g.add("mirror", `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},`+
 		`"deep":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}},"ok":{"type":"boolean","x-mcp-header":"OK"}}}`)
+	g.shelves = map[sallyport.Shelf][]sallyport.Tool{
+		sallyport.Resources: {thing("sallyport:a/x:1", "uri"), thing("sallyport:a/x:2", "uri")},
+		sallyport.Templates: {thing("sallyport:a/db://{table}", "uriTemplate")},
+		sallyport.Prompts:   {thing("a__hi", "name")},
+	}
 	return g
+}
+
+func thing(name, key string) sallyport.Tool {
+	return sallyport.Tool{Name: name, Digest: "d-" + name, Definition: json.RawMessage(`{"` + key + `":"` + name + `","zeta":1.0}`)}
+}
+
+// read answers what reads: by the target's last word.
+func (g *fakeGateway) read(req sallyport.Request) (sallyport.Result, error) {
+	res := sallyport.Result{CallID: "call-1"}
+	refused := func(code sallyport.Code, step sallyport.Step) (sallyport.Result, error) {
+		return res, &sallyport.Error{Code: code, Step: step, Message: "no " + req.Operation.Target, Hint: "list", CallID: "call-1"}
+	}
+	switch t := req.Operation.Target; {
+	case strings.HasSuffix(t, "nothing"):
+		return refused(sallyport.NotFound, sallyport.Resolve)
+	case strings.HasSuffix(t, "gone"):
+		return refused(sallyport.NotFound, sallyport.Execute)
+	case strings.HasSuffix(t, "denied"):
+		return refused(sallyport.Denied, sallyport.Authorize)
+	case strings.HasSuffix(t, "wrong"):
+		return refused(sallyport.Invalid, sallyport.Validate)
+	case strings.HasSuffix(t, "malformed"):
+		res.IsError, res.Content = true, text("cannot be used")
+	case req.Operation.Kind == sallyport.ReadResource:
+		res.Content = json.RawMessage(`{"content":[{"type":"resource","resource":{"uri":"` + t + `","blob":"AA==","n":1.0}},{"type":"text","text":"[truncated: kept 1 of 9 bytes]"}]}`)
+	case req.Operation.Kind == sallyport.GetPrompt:
+		res.Content = json.RawMessage(`{"content":[{"type":"text","text":"q","n":1.0},{"type":"text","text":"a"},{"type":"text","text":"cut"}],"structuredContent":{"roles":["user","assistant"],"description":"d"},"_meta":{"x":1}}`)
+	default:
+		res.Content = json.RawMessage(`{"content":[],"structuredContent":{"completion":{"values":["a"],"total":1.0,"hasMore":false}}}`)
+	}
+	return res, nil
 }
 
 func (g *fakeGateway) add(name, schema string) {
@@ -67,18 +105,22 @@ func (g *fakeGateway) Withdraw(ctx context.Context, req sallyport.Request) error
 	return err
 }
 
-func (g *fakeGateway) List(ctx context.Context, cred, profile string, size int) (sallyport.Principal, []sallyport.Tool, error) {
+func (g *fakeGateway) List(ctx context.Context, cred, profile string, shelf sallyport.Shelf, size int) (sallyport.Sight, error) {
 	who, err := g.Identify(ctx, cred, "")
 	if err != nil {
-		return who, nil, err
+		return sallyport.Sight{}, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lists++
-	if who.ID == "bob" {
-		return who, g.tools[:1], nil
+	sight := sallyport.Sight{Who: who, List: g.shelves[shelf], Incomplete: g.incomplete}
+	if shelf == "" {
+		sight.List = g.tools
 	}
-	return who, g.tools, nil
+	if who.ID == "bob" && len(sight.List) > 0 {
+		sight.List = sight.List[:1]
+	}
+	return sight, nil
 }
 
 func (g *fakeGateway) Await(ctx context.Context, req sallyport.Request, wait time.Duration, waiting func(*sallyport.Error)) (sallyport.Result, error) {
@@ -115,6 +157,9 @@ func (g *fakeGateway) Call(ctx context.Context, req sallyport.Request) (sallypor
 	g.calls = append(g.calls, req)
 	g.mu.Unlock()
 	res := sallyport.Result{CallID: "call-1"}
+	if req.Operation.Kind != sallyport.CallTool {
+		return g.read(req)
+	}
 	refused := func(code sallyport.Code, step sallyport.Step, msg string) (sallyport.Result, error) {
 		return res, &sallyport.Error{Code: code, Step: step, Message: msg, Hint: "ask the operator", CallID: "call-1"}
 	}

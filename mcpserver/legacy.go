@@ -62,7 +62,7 @@ func (x *exchange) initialize() {
 	if !slices.Contains(supported[1:], asked) {
 		version = supported[1] // the newest that has initialize; the client decides
 	}
-	id, err := x.s.sessions.open(ownerOf(who), time.Now())
+	id, err := x.s.sessions.open(ownerOf(who), version, time.Now())
 	if err != nil {
 		x.refuse(err)
 		return
@@ -72,6 +72,9 @@ func (x *exchange) initialize() {
 	b = append(append(b, `,"serverInfo":`...), x.s.info...)
 	if x.s.opts.Instructions != "" {
 		b = wire.AppendString(append(b, `,"instructions":`...), x.s.opts.Instructions)
+	}
+	if reaches := x.s.reaches(); reaches != "" {
+		b = append(b, `,"_meta":{`+reaches+"}"...)
 	}
 	x.w.Header()[wire.HeaderSessionID] = []string{id}
 	x.result(append(b, '}'))

@@ -21,6 +21,9 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/mcpserver/hosts"
+	"sallyport.dev/sallyport/mcpserver/mirror"
+	"sallyport.dev/sallyport/mcpserver/stream"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -34,8 +37,9 @@ type Gateway interface {
 	// same call id. waiting is told once with the ticket when the wait starts.
 	Await(ctx context.Context, req sallyport.Request, wait time.Duration, waiting func(*sallyport.Error)) (sallyport.Result, error)
 
-	// List authenticates, admits and returns the tools that the caller may see.
-	List(ctx context.Context, credential, profile string, size int) (sallyport.Principal, []sallyport.Tool, error)
+	// List authenticates, admits and returns what of a list the caller may see:
+	// of the tools (""), or of a shelf.
+	List(ctx context.Context, credential, profile string, shelf sallyport.Shelf, size int) (sallyport.Sight, error)
 
 	// Identify only authenticates (initialize, ping, server/discover, sessions).
 	Identify(ctx context.Context, credential, profile string) (sallyport.Principal, error)
@@ -51,8 +55,11 @@ type Options struct {
 	Gateway Gateway
 	BaseURL string // where clients reach the gateway, without a path: "http://127.0.0.1:7450"
 
+	Hub     *stream.Hub     // tells what changes; without one there are no streams
+	Reaches func() []string // this gateway and those behind it, told to gateways before it
+
 	AuthorizationServers []string // issuers whose tokens are good here; BaseURL
-	Hosts                HostPolicy
+	Hosts                hosts.Policy
 	Profile              func(name string) bool // whether a profile exists beside the default; none does
 	Log                  *slog.Logger           // nothing is logged
 	Version              string                 // of the program, shown to clients; "dev"
@@ -64,7 +71,7 @@ type Options struct {
 	KeepAlive    time.Duration // between signs of life on a stream; 15 s
 	BodyTimeout  time.Duration // to receive a request's body; 30 s
 	WriteTimeout time.Duration // to get one message off; 30 s
-	PageSize     int           // tools per page; 500
+	PageSize     int           // items per page of a list; 500
 	ListTTL      time.Duration // how long a client may keep a list; 30 s
 
 	SessionIdle          time.Duration // an unused session ends; 30 min
@@ -112,7 +119,7 @@ type Server struct {
 	gateway  Gateway
 	entry    http.Handler // routes, guarded
 	sessions *sessionTable
-	params   *paramHeaderCache
+	params   *mirror.Cache
 	panics   atomic.Int64
 	info     []byte // raw Implementation object
 	caps     string // raw ServerCapabilities object
@@ -127,11 +134,14 @@ func New(opts Options) (*Server, error) {
 		return nil, errors.New("mcpserver: Options.BaseURL must be an http or https URL")
 	}
 	opts.fill()
-	s := &Server{opts: opts, gateway: opts.Gateway, params: newParamHeaderCache()}
+	s := &Server{opts: opts, gateway: opts.Gateway, params: mirror.New()}
 	s.sessions = newSessionTable(&s.opts)
 	s.info = wire.AppendString([]byte(`{"name":"sallyport","title":"Sallyport","version":`), opts.Version)
 	s.info = append(s.info, '}')
-	s.caps = `{"logging":{},"tools":{}}`
+	s.caps = `{"completions":{},"logging":{},"prompts":{},"resources":{},"tools":{}}`
+	if opts.Hub != nil {
+		s.caps = `{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`
+	}
 	s.entry = Recover(opts.Log, &s.panics, opts.Hosts.Guard(http.HandlerFunc(s.route)))
 	return s, nil
 }
@@ -144,8 +154,14 @@ func Patterns() []string {
 // Panics returns how many requests ended in a panic since the start.
 func (s *Server) Panics() int64 { return s.panics.Load() }
 
-// Close ends every session and cancels its calls. The listener is the caller's.
-func (s *Server) Close() { s.sessions.close() }
+// Close ends every session and stream, and cancels calls of sessions. The
+// listener is the caller's.
+func (s *Server) Close() {
+	if s.opts.Hub != nil {
+		s.opts.Hub.Close()
+	}
+	s.sessions.close()
+}
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.entry.ServeHTTP(w, r) }
 
@@ -167,9 +183,11 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 		x.post()
 	case http.MethodDelete:
 		x.endSession()
+	case http.MethodGet:
+		x.hear()
 	default:
-		w.Header().Set("Allow", "POST, DELETE")
-		writeError(w, http.StatusMethodNotAllowed, nil, invalidRequest("use POST; there is no stream to GET"))
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		writeError(w, http.StatusMethodNotAllowed, nil, invalidRequest("use POST"))
 	}
 }
 

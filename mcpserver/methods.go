@@ -21,13 +21,25 @@ type method struct {
 	operation sallyport.Kind // "" if it needs none:
 	reason    string
 	run       func(*exchange) // nil for notifications, see exchange.notified
+	streams   bool            // only there where there are streams
 }
+
+const filtered = "Gateway.List authenticates, admits and filters by the same policy that decides calls and readings"
 
 // methods is everything that this door knows.
 var methods = []method{
 	{name: "tools/call", eras: modernEra | legacyEra, operation: sallyport.CallTool, run: (*exchange).callTool},
-	{name: "tools/list", eras: modernEra | legacyEra, run: (*exchange).listTools,
-		reason: "Gateway.List authenticates, admits and filters by the same policy that decides calls"},
+	{name: "tools/list", eras: modernEra | legacyEra, run: (*exchange).listTools, reason: filtered},
+	{name: "resources/read", eras: modernEra | legacyEra, operation: sallyport.ReadResource, run: (*exchange).readResource},
+	{name: "prompts/get", eras: modernEra | legacyEra, operation: sallyport.GetPrompt, run: (*exchange).getPrompt},
+	{name: "completion/complete", eras: modernEra | legacyEra, operation: sallyport.Complete, run: (*exchange).complete},
+	{name: "subscriptions/listen", eras: modernEra, operation: sallyport.Subscribe, run: (*exchange).listen, streams: true},
+	{name: "resources/subscribe", eras: legacyEra, operation: sallyport.Subscribe, run: (*exchange).subscribe, streams: true},
+	{name: "resources/unsubscribe", eras: legacyEra, run: (*exchange).unsubscribe, streams: true,
+		reason: "changes only what this session hears"},
+	{name: "resources/list", eras: modernEra | legacyEra, run: (*exchange).listResources, reason: filtered},
+	{name: "resources/templates/list", eras: modernEra | legacyEra, run: (*exchange).listTemplates, reason: filtered},
+	{name: "prompts/list", eras: modernEra | legacyEra, run: (*exchange).listPrompts, reason: filtered},
 	{name: "tasks/get", eras: modernEra, operation: sallyport.CallTool, run: (*exchange).getTask},
 	{name: "tasks/cancel", eras: modernEra, run: (*exchange).cancelTask,
 		reason: "Gateway.Withdraw authenticates, and takes back a question of the caller's own"},

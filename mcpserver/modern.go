@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"sallyport.dev/sallyport/wire"
@@ -61,6 +62,10 @@ func (x *exchange) modernFault() *wire.Error {
 	switch x.msg.Method {
 	case "tools/call":
 		of, what = "name", "the tool to call"
+	case "prompts/get":
+		of, what = "name", "the prompt to get"
+	case "resources/read":
+		of, what = "uri", "the resource to read"
 	case "tasks/get", "tasks/cancel":
 		of, what = "taskId", "the task"
 	default:
@@ -105,8 +110,20 @@ func (x *exchange) discover() {
 	if x.s.opts.Instructions != "" {
 		b = wire.AppendString(append(b, `,"instructions":`...), x.s.opts.Instructions)
 	}
-	b = append(append(b, x.s.listTail()...), '}')
-	x.result(b)
+	tail := x.s.listTail()
+	if reaches := x.s.reaches(); reaches != "" {
+		tail = tail[:len(tail)-1] + "," + reaches + "}"
+	}
+	x.result(append(append(b, tail...), '}'))
+}
+
+// reaches is a member of _meta by which gateways find loops, "" if there is none.
+func (s *Server) reaches() string {
+	if s.opts.Reaches == nil {
+		return ""
+	}
+	b, _ := json.Marshal(s.opts.Reaches()) // a list of strings
+	return `"` + wire.MetaReaches + `":` + string(b)
 }
 
 // listTail ends every result that a client may keep. Keeping it between

@@ -178,7 +178,7 @@ func (x *exchange) dispatch() {
 		era = modernEra
 	}
 	for i := range methods {
-		if m := &methods[i]; m.name == x.msg.Method && m.eras&era != 0 && m.run != nil {
+		if m := &methods[i]; m.name == x.msg.Method && m.eras&era != 0 && m.run != nil && (!m.streams || x.s.opts.Hub != nil) {
 			m.run(x)
 			return
 		}

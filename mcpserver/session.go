@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/mcpserver/stream"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -18,12 +19,20 @@ import (
 type owner struct{ tenant, id, onBehalfOf string }
 
 // A session of the earlier revisions. It holds nothing but its owner, the
-// calls in flight and the level of log lines that the client wants.
+// calls in flight, the level of log lines that the client wants and what its
+// stream has to say.
 type session struct {
 	id       string
 	owner    owner
 	logLevel atomic.Int32
+	version  string    // of the protocol
 	used     time.Time // guarded by the table's mu
+
+	box     stream.Box // what its stream has to say
+	ended   *stream.Signal
+	hearing sync.Mutex     // guards what follows
+	ear     *stream.Ear    // nil until it is first needed
+	stream  *stream.Signal // ends the stream that is open, nil if there was none
 
 	mu    sync.Mutex
 	calls map[string]context.CancelCauseFunc // by wire.IDKey; nil once the session has ended
@@ -93,11 +102,11 @@ func newSessionTable(opts *Options) *sessionTable {
 }
 
 // open makes a session. A principal that has its fill loses its oldest idle one.
-func (t *sessionTable) open(who owner, now time.Time) (string, error) {
+func (t *sessionTable) open(who owner, version string, now time.Time) (string, error) {
 	var raw [32]byte
 	_, _ = rand.Read(raw[:]) // never fails
 	s := &session{
-		id: base64.RawURLEncoding.EncodeToString(raw[:]), owner: who, used: now,
+		id: base64.RawURLEncoding.EncodeToString(raw[:]), owner: who, version: version, used: now, ended: stream.NewSignal(),
 		calls: map[string]context.CancelCauseFunc{}, limit: t.opts.CallsPerSession,
 	}
 	s.logLevel.Store(int32(logLevel("info")))
@@ -151,6 +160,13 @@ func (t *sessionTable) expired(s *session, now time.Time) bool {
 	return now.Sub(s.used) > t.opts.SessionIdle && s.idle()
 }
 
+// touch says that a session is in use.
+func (t *sessionTable) touch(s *session, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.used = now
+}
+
 func (t *sessionTable) remove(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,4 +208,5 @@ func (t *sessionTable) drop(s *session, by string) {
 		t.byOwner[s.owner] = rest
 	}
 	s.cancelAll(by)
+	go s.silence() // it tells servers, which this lock need not wait for
 }

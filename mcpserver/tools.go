@@ -2,99 +2,15 @@ package mcpserver
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/base64"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/wire"
 )
-
-func (x *exchange) listTools() {
-	after, e := readCursor(wire.Member(x.msg.Params, "cursor"))
-	if e != nil {
-		x.fail(http.StatusOK, e)
-		return
-	}
-	ctx, done, ok := x.callContext()
-	if !ok {
-		return
-	}
-	defer done()
-	_, tools, err := x.s.gateway.List(ctx, x.credential, x.profile, x.size)
-	if err != nil {
-		x.refuse(err)
-		return
-	}
-	x.s.params.learn(x.profile, tools)
-	x.result(x.listPage(sorted(tools), after))
-}
-
-// listPage writes the tools that follow the name after, as many as fit a page.
-func (x *exchange) listPage(tools []sallyport.Tool, after string) []byte {
-	from := 0
-	if after != "" {
-		from, _ = slices.BinarySearchFunc(tools, after+"\x00", func(t sallyport.Tool, name string) int {
-			return strings.Compare(t.Name, name)
-		})
-	}
-	page := tools[from:min(from+x.s.opts.PageSize, len(tools))]
-	size := 256
-	for i := range page {
-		size += len(page[i].Definition) + 1
-	}
-	b := append(make([]byte, 0, size), `{"tools":[`...)
-	for i := range page {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, page[i].Definition...)
-	}
-	b = append(b, ']')
-	if from+len(page) < len(tools) {
-		b = wire.AppendString(append(b, `,"nextCursor":`...), cursorAfter(page[len(page)-1].Name))
-	}
-	if x.modern {
-		b = append(append(b, `,"resultType":"complete"`...), x.s.listTail()...)
-	}
-	return append(b, '}')
-}
-
-// sorted returns the tools by name; the same list always comes out the same.
-func sorted(tools []sallyport.Tool) []sallyport.Tool {
-	byName := func(a, b sallyport.Tool) int { return strings.Compare(a.Name, b.Name) }
-	if slices.IsSortedFunc(tools, byName) {
-		return tools
-	}
-	return slices.SortedStableFunc(slices.Values(tools), byName)
-}
-
-// A cursor names the last tool of a page, with a checksum that tells one of
-// ours from a guess. It gives no rights and holds no state: any gateway of a
-// group can continue, and a tool that is gone meanwhile does no harm.
-func cursorAfter(name string) string {
-	sum := sha256.Sum256([]byte("sallyport cursor 1\x00" + name))
-	return base64.RawURLEncoding.EncodeToString(append(sum[:8], name...))
-}
-
-func readCursor(raw json.RawMessage) (after string, e *wire.Error) {
-	if raw == nil || wire.IsNull(raw) {
-		return "", nil
-	}
-	s, ok := wire.String(raw)
-	if ok && s == "" {
-		return "", nil
-	}
-	b, err := base64.RawURLEncoding.DecodeString(s)
-	if !ok || err != nil || len(b) < 9 || cursorAfter(string(b[8:])) != s {
-		return "", badParams("cursor is not one that this gateway gave; start without one")
-	}
-	return string(b[8:]), nil
-}
 
 // callTool runs tools/call.
 func (x *exchange) callTool() {
@@ -136,6 +52,27 @@ func (x *exchange) callTool() {
 		return
 	}
 	x.answer(res, err)
+}
+
+// checkParamHeaders verifies Mcp-Param-* headers against the arguments. A tool
+// that nobody listed yet is looked up as the caller sees it; where that fails
+// the call itself will say why.
+func (x *exchange) checkParamHeaders(ctx context.Context, op sallyport.Operation) *wire.Error {
+	headers, known := x.s.params.Get(x.profile, op.Target)
+	if !known {
+		sight, err := x.s.gateway.List(ctx, x.credential, x.profile, "", 0)
+		if err != nil {
+			return nil
+		}
+		x.s.params.Learn(x.profile, sight.List)
+		headers, _ = x.s.params.Get(x.profile, op.Target)
+	}
+	for _, p := range headers {
+		if err := p.Check(x.r.Header, op.Args); err != nil {
+			return mismatch("%v", err)
+		}
+	}
+	return nil
 }
 
 func (x *exchange) answer(res sallyport.Result, err error) {
@@ -183,11 +120,16 @@ func (x *exchange) toolRequest() (req sallyport.Request, ask hears, e *wire.Erro
 	if !ok || req.Operation.Target == "" {
 		return req, ask, badParams("params.name must be a string: the tool to call")
 	}
-	ask.level = -1
-	if x.session != nil {
-		ask.level = int(x.session.logLevel.Load())
-	}
+	ask = x.hearsNothing()
 	return req, ask, x.readMeta(&req, &ask)
+}
+
+// hearsNothing is what a caller hears that asked for nothing in its request.
+func (x *exchange) hearsNothing() hears {
+	if x.session != nil {
+		return hears{level: int(x.session.logLevel.Load())}
+	}
+	return hears{level: -1}
 }
 
 // readMeta reads what _meta, and headers in its stead, say about a call.

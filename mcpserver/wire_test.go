@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write what the door answers into testda
 // answer: status, the headers that matter, an empty line, the body.
 //
 // Requests get the headers of a good client; "-Name" takes one away. ${BASE},
-// ${SESSION} (of the last initialize) and ${ID} (of an internal error) stand
+// ${SESSION} (of the last initialize), ${CURSOR} (of the last list) and ${ID} (of an internal error) stand
 // for what differs from run to run.
 func TestWire(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -51,16 +51,19 @@ func play(t *testing.T, a *txtar.Archive) {
 		o.PageSize = 4
 		o.AuthorizationServers = []string{"https://as.example"}
 	})
-	session := "none"
+	session, cursor := "none", "none"
 	for i := 0; i+1 < len(a.Files); i += 2 {
 		name, ok := strings.CutPrefix(a.Files[i].Name, "> ")
 		if !ok || a.Files[i+1].Name != "< "+name {
 			t.Fatalf("file %q must be \"> name\" and followed by \"< name\"", a.Files[i].Name)
 		}
-		in := strings.NewReplacer("${BASE}", d.base, "${SESSION}", session).Replace(string(a.Files[i].Data))
+		in := strings.NewReplacer("${BASE}", d.base, "${SESSION}", session, "${CURSOR}", cursor).Replace(string(a.Files[i].Data))
 		res, body := d.do(parseRequest(t, d, in))
 		if s := res.Header.Get("Mcp-Session-Id"); s != "" {
 			session = s
+		}
+		if m := nextCursor.FindStringSubmatch(body); m != nil {
+			cursor = m[1]
 		}
 		got := normal(showResponse(res, body), d.base, session)
 		if *update {
@@ -100,6 +103,8 @@ func showResponse(res *http.Response, body string) string {
 	return b.String()
 }
 
+var nextCursor = regexp.MustCompile(`"nextCursor":"([^"]+)"`)
+
 var errID = regexp.MustCompile(`err_[A-Z0-9]{26}`)
 
 func normal(s, base, session string) string {
@@ -107,5 +112,6 @@ func normal(s, base, session string) string {
 	if session != "none" {
 		s = strings.ReplaceAll(s, session, "${SESSION}")
 	}
+	s = nextCursor.ReplaceAllLiteralString(s, `"nextCursor":"${CURSOR}"`)
 	return errID.ReplaceAllLiteralString(s, "${ID}")
 }

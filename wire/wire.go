@@ -41,6 +41,7 @@ const (
 	MetaClientCapabilities = "io.modelcontextprotocol/clientCapabilities"
 	MetaClientInfo         = "io.modelcontextprotocol/clientInfo"
 	MetaServerInfo         = "io.modelcontextprotocol/serverInfo"
+	MetaSubscription       = "io.modelcontextprotocol/subscriptionId"
 	MetaLogLevel           = "io.modelcontextprotocol/logLevel"
 	MetaProgressToken      = "progressToken"
 	MetaTraceparent        = "traceparent"
@@ -50,6 +51,8 @@ const (
 	MetaReplay             = "dev.sallyport/replay"
 	MetaTwin               = "dev.sallyport/twin"
 	MetaSaga               = "dev.sallyport/saga"
+	MetaReaches            = "dev.sallyport/reaches"
+	MetaIncomplete         = "dev.sallyport/incomplete"
 )
 
 // HTTP header names, in Go's canonical form.

@@ -1,4 +1,6 @@
-package mcpserver
+// Package hosts says under which names the gateway may be addressed, and which web
+// pages may talk to it.
+package hosts
 
 import (
 	"fmt"
@@ -10,11 +12,11 @@ import (
 	"strings"
 )
 
-// A HostPolicy says under which names the gateway may be addressed and which
+// A Policy says under which names the gateway may be addressed and which
 // web pages may talk to it. It stops a page that makes a browser reach a
 // loopback listener through a name of its own (DNS rebinding). Every HTTP
 // face of the gateway uses it.
-type HostPolicy struct {
+type Policy struct {
 	// Hosts may be in the Host header besides loopback names and addresses
 	// with the listener's own port: "gw.example.com" (with any port) or
 	// "gw.example.com:8443".
@@ -29,7 +31,7 @@ type HostPolicy struct {
 // body is read. A missing Origin is allowed: only browsers send one, and every
 // request needs a credential that no browser adds by itself. No CORS header is
 // ever sent.
-func (p HostPolicy) Guard(next http.Handler) http.Handler {
+func (p Policy) Guard(next http.Handler) http.Handler {
 	g := guard{hosts: lowerSet(p.Hosts), origins: lowerSet(p.Origins)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why := g.check(r); why != "" {

@@ -1,8 +1,10 @@
-package mcpserver
+// Package mirror knows which arguments of a tool a client must mirror into headers
+// (x-mcp-header in its input schema), and whether it did.
+package mirror
 
 import (
-	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
@@ -13,18 +15,17 @@ import (
 	"sallyport.dev/sallyport/wire"
 )
 
-// A paramHeader says that an argument is mirrored into a header
-// (x-mcp-header in the tool's input schema).
-type paramHeader struct {
+// A Header says that an argument is mirrored into a header.
+type Header struct {
 	path   []string // property names from the root of the arguments
 	header string   // canonical
 	kind   string   // "string", "integer", "boolean"
 }
 
-// paramHeaderCache knows the mirrored arguments of every tool that was listed.
+// A Cache knows the mirrored arguments of every tool that was listed.
 // A tool that changed since is checked by its old schema until somebody lists
 // again, which is what a client does when it is told of a mismatch.
-type paramHeaderCache struct {
+type Cache struct {
 	mu    sync.RWMutex
 	tools map[toolKey]toolHeaders
 }
@@ -33,17 +34,19 @@ type toolKey struct{ profile, name string }
 
 type toolHeaders struct {
 	digest  string
-	headers []paramHeader
+	headers []Header
 }
 
 // maxCachedTools bounds the cache against a catalogue that keeps renaming.
 const maxCachedTools = 200_000
 
-func newParamHeaderCache() *paramHeaderCache {
-	return &paramHeaderCache{tools: map[toolKey]toolHeaders{}}
+// New returns an empty cache.
+func New() *Cache {
+	return &Cache{tools: map[toolKey]toolHeaders{}}
 }
 
-func (c *paramHeaderCache) get(profile, name string) ([]paramHeader, bool) {
+// Get returns what a tool wants mirrored; ok is false for one that nobody listed yet.
+func (c *Cache) Get(profile, name string) ([]Header, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	t, ok := c.tools[toolKey{profile, name}]
@@ -51,18 +54,19 @@ func (c *paramHeaderCache) get(profile, name string) ([]paramHeader, bool) {
 }
 
 // knows reports whether every tool is in the cache as it is now.
-func (c *paramHeaderCache) knows(profile string, tools []sallyport.Tool) bool {
+func (c *Cache) knows(profile string, tools []sallyport.Tool) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for i := range tools {
-		if old, ok := c.tools[toolKey{profile, tools[i].Name}]; !ok || old.digest != tools[i].Digest || old.digest == "" {
+		if old, ok := c.tools[toolKey{profile, tools[i].Shown()}]; !ok || old.digest != tools[i].Digest || old.digest == "" {
 			return false
 		}
 	}
 	return true
 }
 
-func (c *paramHeaderCache) learn(profile string, tools []sallyport.Tool) {
+// Learn takes in tools as they were listed.
+func (c *Cache) Learn(profile string, tools []sallyport.Tool) {
 	if c.knows(profile, tools) {
 		return
 	}
@@ -73,51 +77,31 @@ func (c *paramHeaderCache) learn(profile string, tools []sallyport.Tool) {
 	}
 	for i := range tools {
 		t := &tools[i]
-		key := toolKey{profile, t.Name}
+		key := toolKey{profile, t.Shown()}
 		if old, ok := c.tools[key]; ok && old.digest == t.Digest && t.Digest != "" {
 			continue
 		}
-		c.tools[key] = toolHeaders{digest: t.Digest, headers: paramHeaders(t.InputSchema)}
+		c.tools[key] = toolHeaders{digest: t.Digest, headers: headersOf(t.InputSchema)}
 	}
 }
 
-// checkParamHeaders verifies Mcp-Param-* headers against the arguments. A tool
-// that nobody listed yet is looked up as the caller sees it; where that fails
-// the call itself will say why.
-func (x *exchange) checkParamHeaders(ctx context.Context, op sallyport.Operation) *wire.Error {
-	headers, known := x.s.params.get(x.profile, op.Target)
-	if !known {
-		_, tools, err := x.s.gateway.List(ctx, x.credential, x.profile, 0)
-		if err != nil {
-			return nil
-		}
-		x.s.params.learn(x.profile, tools)
-		headers, _ = x.s.params.get(x.profile, op.Target)
-	}
-	for _, p := range headers {
-		if e := p.check(x.r.Header, wire.Path(op.Args, p.path...)); e != nil {
-			return e
-		}
-	}
-	return nil
-}
-
-// check compares one header with its argument, nil or null if there is none.
-func (p *paramHeader) check(h http.Header, arg json.RawMessage) *wire.Error {
+// Check compares one header with its argument in args. The error says how they differ.
+func (p *Header) Check(h http.Header, args json.RawMessage) error {
+	arg := wire.Path(args, p.path...)
 	where := "arguments." + strings.Join(p.path, ".")
 	values := h[p.header]
 	if arg == nil || wire.IsNull(arg) {
 		if len(values) > 0 {
-			return mismatch("%s was sent, but there is no %s", p.header, where)
+			return fmt.Errorf("%s was sent, but there is no %s", p.header, where)
 		}
 		return nil
 	}
 	if len(values) != 1 {
-		return mismatch("%s must be sent once; it must equal %s", p.header, where)
+		return fmt.Errorf("%s must be sent once; it must equal %s", p.header, where)
 	}
 	v, err := wire.DecodeHeader(values[0])
 	if err != nil {
-		return mismatch("%s %v", p.header, err)
+		return fmt.Errorf("%s %w", p.header, err)
 	}
 	same := false
 	switch p.kind {
@@ -130,7 +114,7 @@ func (p *paramHeader) check(h http.Header, arg json.RawMessage) *wire.Error {
 		same = sameInteger(v, string(arg))
 	}
 	if !same {
-		return mismatch("%s differs from %s", p.header, where)
+		return fmt.Errorf("%s differs from %s", p.header, where)
 	}
 	return nil
 }
@@ -151,21 +135,21 @@ func safeInteger(s string) (float64, bool) {
 	return f, err == nil && f == math.Trunc(f) && math.Abs(f) <= 1<<53-1
 }
 
-// paramHeaders reads the x-mcp-header annotations of an input schema. If one
+// headersOf reads the x-mcp-header annotations of an input schema. If one
 // breaks the rules, none counts: clients drop such a tool.
-func paramHeaders(schema json.RawMessage) []paramHeader {
+func headersOf(schema json.RawMessage) []Header {
 	if !strings.Contains(string(schema), "x-mcp-header") {
 		return nil
 	}
-	var out []paramHeader
+	var out []Header
 	seen := map[string]bool{}
-	if !collectParamHeaders(wire.Member(schema, "properties"), nil, seen, &out) {
+	if !collect(wire.Member(schema, "properties"), nil, seen, &out) {
 		return nil
 	}
 	return out
 }
 
-func collectParamHeaders(properties json.RawMessage, path []string, seen map[string]bool, out *[]paramHeader) bool {
+func collect(properties json.RawMessage, path []string, seen map[string]bool, out *[]Header) bool {
 	if len(path) > 32 {
 		return false
 	}
@@ -179,9 +163,9 @@ func collectParamHeaders(properties json.RawMessage, path []string, seen map[str
 				return false
 			}
 			seen[header] = true
-			*out = append(*out, paramHeader{path: here, header: header, kind: kind})
+			*out = append(*out, Header{path: here, header: header, kind: kind})
 		}
-		if !collectParamHeaders(wire.Member(schema, "properties"), here, seen, out) {
+		if !collect(wire.Member(schema, "properties"), here, seen, out) {
 			return false
 		}
 	}

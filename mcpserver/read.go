@@ -1,0 +1,80 @@
+package mcpserver
+
+import (
+	"net/http"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/mcpserver/reading"
+	"sallyport.dev/sallyport/wire"
+)
+
+func (x *exchange) readResource() { x.read(sallyport.ReadResource) }
+func (x *exchange) getPrompt()    { x.read(sallyport.GetPrompt) }
+func (x *exchange) complete()     { x.read(sallyport.Complete) }
+
+// read runs a method that reads. It has no key: reading again does no harm.
+func (x *exchange) read(kind sallyport.Kind) {
+	op, err := reading.Operation(kind, x.msg.Params)
+	if err != nil {
+		x.fail(http.StatusOK, badParams("%v", err))
+		return
+	}
+	req, ask := sallyport.Request{Credential: x.credential, Profile: x.profile, Door: "mcp", Size: x.size, Operation: op}, x.hearsNothing()
+	if e := x.readMeta(&req, &ask); e != nil {
+		x.fail(http.StatusOK, e)
+		return
+	}
+	req.Key = ""
+	ctx, done, ok := x.callContext()
+	if !ok {
+		return
+	}
+	defer done()
+	x.reply = newReply(x, ask, done)
+	req.Notify, req.Watched = x.reply.notify, x.reply.canProgress()
+	res, err := x.s.gateway.Call(ctx, req)
+	x.reply.settle()
+	if ctx.Err() != nil && x.reply.abandoned(x.modern) {
+		return
+	}
+	var content []byte
+	switch {
+	case err == nil && res.IsError:
+		err = &sallyport.Error{Code: sallyport.Upstream, Step: sallyport.Sanitise, CallID: res.CallID, Message: "the server's answer cannot be used"}
+	case err == nil:
+		content, err = reading.Result(op, res.Content)
+	}
+	if err == nil && x.modern && kind == sallyport.ReadResource {
+		content = append(content[:len(content)-1], `,"ttlMs":0,"cacheScope":"private"}`...)
+	}
+	if err == nil {
+		content, err = x.appendToolResult(content, res.CallID)
+	}
+	if err != nil {
+		x.refuseReading(kind, err)
+		return
+	}
+	x.reply.finish(http.StatusOK, content, true)
+}
+
+// codeNoResource is what a resource that is not there was in earlier revisions.
+const codeNoResource = -32002
+
+// refuseReading answers with a JSON-RPC error: a reading has no result that
+// could say that it failed.
+func (x *exchange) refuseReading(kind sallyport.Kind, err error) {
+	e := x.safe(err)
+	if e.Code == sallyport.NotFound && kind == sallyport.ReadResource && !x.modern {
+		x.failWith(http.StatusOK, codeNoResource, e)
+		return
+	}
+	if !late(e) {
+		x.refuseAs(e)
+		return
+	}
+	rpc := wire.CodeInternal
+	if to, ok := early[e.Code]; ok {
+		rpc = to.rpc
+	}
+	x.failWith(http.StatusOK, rpc, e)
+}
