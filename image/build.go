@@ -14,15 +14,17 @@ import (
 )
 
 // Build makes an image and gives it spec.Name in the cache folder. It tells
-// progress what it is doing, one line at a time.
-func Build(ctx context.Context, cacheDir string, spec Spec, progress func(string)) (Image, error) {
-	return NewStore(cacheDir).Build(ctx, spec, progress)
+// progress what it is doing, one line at a time. run may be nil: see Store.Build.
+func Build(ctx context.Context, cacheDir string, spec Spec, run Runner, progress func(string)) (Image, error) {
+	return NewStore(cacheDir).Build(ctx, spec, run, progress)
 }
 
 // Build makes an image and gives it spec.Name. It needs apt-get with a source of
 // spec.Release (unless spec.Packages is empty) and dpkg-deb, but not root. One
-// build at a time runs in a cache folder; others wait.
-func (s *Store) Build(ctx context.Context, spec Spec, progress func(string)) (Image, error) {
+// build at a time runs in a cache folder; others wait. run makes the bytecode of
+// its Python modules; where it cannot, or is nil, the image has none, and is
+// another one.
+func (s *Store) Build(ctx context.Context, spec Spec, run Runner, progress func(string)) (Image, error) {
 	if err := haveTools(spec); err != nil {
 		return Image{}, err
 	}
@@ -39,7 +41,15 @@ func (s *Store) Build(ctx context.Context, spec Spec, progress func(string)) (Im
 			}
 			img.Packages = append(img.Packages, a.pkg)
 		}
-		return img, t.complete()
+		if err := t.complete(); err != nil || run == nil {
+			return img, err
+		}
+		progress("compiling Python modules")
+		bytecode, err := t.compile(ctx, work, run)
+		if err != nil {
+			progress("without bytecode, so that first imports take longer: " + err.Error())
+		}
+		return img, errors.Join(ctx.Err(), t.addBytecode(bytecode))
 	})
 	return img, buildFailed(ctx, err, "check that apt-get has a source of Debian 12 (bookworm) and reaches it, then try again")
 }

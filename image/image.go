@@ -4,7 +4,8 @@
 // OCI image; or from a folder.
 //
 // An image is named by the sha256 of its bytes. Nothing of a package runs while
-// it is built: contents are read as data, and what maintainer scripts would have
+// it is built, but for its Python, in a sandbox (bytecode.go): contents are read as
+// data, and what maintainer scripts would have
 // made is made here, the same each time. The same input gives the same digest.
 package image
 

@@ -81,7 +81,7 @@ func link(typ byte, name, target string) tar.Header {
 
 func build(t *testing.T, cache string, debs ...string) (image.Image, error) {
 	t.Helper()
-	return image.Build(context.Background(), cache, image.Spec{Name: "test", Debs: debs}, func(string) {})
+	return image.Build(context.Background(), cache, image.Spec{Name: "test", Debs: debs}, nil, func(string) {})
 }
 
 func open(t *testing.T, img image.Image) fs.FS {

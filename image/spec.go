@@ -8,7 +8,7 @@ import (
 
 // recipeVersion changes whenever this package would build other bytes from the
 // same packages.
-const recipeVersion = "1"
+const recipeVersion = "2"
 
 // A Spec says what an image is made of.
 type Spec struct {

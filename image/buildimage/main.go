@@ -16,17 +16,18 @@ import (
 
 func main() {
 	cache := flag.String("cache", image.CacheDir(os.Getenv, os.Geteuid()), "cache `folder`")
+	programs := flag.String("programs", "bin", "`folder` of sallyport-sandboxd, which compiles the image's Python modules")
 	force := flag.Bool("force", false, "build even if it is up to date")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *cache, *force, flag.Args()); err != nil {
+	if err := run(ctx, *cache, *programs, *force, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "buildimage:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, cache string, force bool, names []string) error {
+func run(ctx context.Context, cache, programs string, force bool, names []string) error {
 	if len(names) == 0 {
 		names = []string{image.DefaultName}
 	}
@@ -34,15 +35,15 @@ func run(ctx context.Context, cache string, force bool, names []string) error {
 		if !slices.Contains(names, spec.Name) || !force && image.NewStore(cache).UpToDate(spec) {
 			continue
 		}
-		if err := build(ctx, cache, spec); err != nil {
+		if err := build(ctx, cache, programs, spec); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func build(ctx context.Context, cache string, spec image.Spec) error {
-	img, err := image.Build(ctx, cache, spec, func(s string) { fmt.Println("      " + s) })
+func build(ctx context.Context, cache, programs string, spec image.Spec) error {
+	img, err := image.Build(ctx, cache, spec, image.InSandbox(programs), func(s string) { fmt.Println("      " + s) })
 	if err != nil {
 		return err
 	}
