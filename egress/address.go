@@ -1,6 +1,11 @@
 package egress
 
-import "net/netip"
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+)
 
 // never lists what no sandbox reaches, whatever the operator lists: the
 // metadata services of the clouds, which give out credentials.
@@ -45,6 +50,40 @@ func within(list []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
+// DialContext connects as for a sandbox: to an address that was checked after the
+// name was resolved, whatever the name leads to at another moment.
+func (b *Broker) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
+	t, err := ParseTarget(address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+	defer cancel()
+	addrs, refusal := b.resolve(ctx, t)
+	if refusal != nil {
+		return nil, refusal
+	}
+	dial := b.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	for _, a := range addrs {
+		var c net.Conn
+		if c, err = dial(ctx, "tcp", netip.AddrPortFrom(a, t.Port).String()); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+// Refusal returns why an error of DialContext says no, "" if it does not.
+func Refusal(err error) Reason {
+	if d, ok := errors.AsType[*denial](err); ok {
+		return d.reason
+	}
+	return ""
+}
+
 // mayReach tells whether an address may be connected to at all.
 func (b *Broker) mayReach(a netip.Addr, port uint16) bool {
 	if !a.IsValid() || a.Zone() != "" {
@@ -61,6 +100,29 @@ func (b *Broker) mayReach(a netip.Addr, port uint16) bool {
 		}
 	}
 	return !within(private, a) || within(b.Private, a)
+}
+
+// OwnAddresses are those at which a gateway that listens on s is found.
+func OwnAddresses(s string) ([]netip.AddrPort, error) {
+	tcp, err := net.ResolveTCPAddr("tcp", s)
+	if err != nil {
+		return nil, err
+	}
+	at := tcp.AddrPort()
+	if at.Addr().IsValid() && !at.Addr().IsUnspecified() {
+		return []netip.AddrPort{at}, nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	out := []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port())} // so that loopback counts on its own
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, netip.AddrPortFrom(p.Addr(), at.Port()))
+		}
+	}
+	return out, nil
 }
 
 // embedsNever finds the metadata services behind the IPv6 forms that a network

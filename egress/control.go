@@ -19,29 +19,35 @@ import (
 
 // The sandbox host and its broker speak over one socket of packets: the host
 // opens a grant, with the listening socket of the sandbox attached, which the
-// broker confirms, and closes it; the broker then tells what was attempted.
-// Nothing else is said.
+// broker confirms, and closes it; the broker then tells what was attempted. Of
+// a grant that goes on for long it tells when it is asked. Nothing else is said.
 
-// MaxConnections bounds what one grant tells.
+// MaxConnections bounds what one grant tells at a time. What is beyond it is
+// counted together, as Others.
 const MaxConnections = 64
+
+// Others stands for the targets that are not told one by one.
+const Others = "others"
 
 const maxPacket = 128 << 10
 
 type order struct {
 	Open  *Grant `json:"open,omitempty"`
 	Close string `json:"close,omitempty"` // id of a grant
+	Tell  string `json:"tell,omitempty"`  // id of a grant
 }
 
 type reply struct {
 	Opened  string   `json:"opened,omitempty"` // id of a grant that is served now
+	Told    *Account `json:"told,omitempty"`   // of a grant that goes on
 	Account *Account `json:"account,omitempty"`
 }
 
-// An Account is what a broker tells of a grant at its end.
+// An Account is what a broker tells of a grant at its end, or meanwhile.
 type Account struct {
 	ID          string                  `json:"id"`
-	Connections []sallyport.Connection  `json:"connections"`
-	Applied     sallyport.AppliedEgress `json:"applied"` // as the broker read it, and served it
+	Connections []sallyport.Connection  `json:"connections"` // that it has not told yet
+	Applied     sallyport.AppliedEgress `json:"applied"`     // as the broker read it, and served it
 }
 
 // A tally counts what each open grant attempts.
@@ -55,14 +61,19 @@ func (t *tally) note(e Event) {
 	defer t.mu.Unlock()
 	all := t.open[e.Grant]
 	key := sallyport.Connection{Target: (Target{Host: e.Host, Port: e.Port}).String(), Allowed: e.Allowed, Reason: string(e.Reason)}
-	if all == nil || all[key] == nil && len(all) >= MaxConnections {
+	if all == nil {
 		return
+	}
+	if all[key] == nil && len(all) >= MaxConnections {
+		key.Target = Others
 	}
 	if all[key] == nil {
 		a := key
 		all[key] = &a
 	}
-	all[key].Count++
+	if e.Open || !e.Allowed {
+		all[key].Count++
+	}
 	all[key].Bytes += e.Bytes
 }
 
@@ -72,17 +83,26 @@ func (t *tally) begin(id string) {
 	t.open[id] = map[sallyport.Connection]*sallyport.Connection{}
 }
 
-func (t *tally) end(id string) []sallyport.Connection {
+// take tells what was not told yet.
+func (t *tally) take(id string) []sallyport.Connection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := make([]sallyport.Connection, 0, len(t.open[id]))
 	for _, a := range t.open[id] {
 		out = append(out, *a)
 	}
-	delete(t.open, id)
+	clear(t.open[id])
 	slices.SortFunc(out, func(a, b sallyport.Connection) int {
 		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Reason, b.Reason))
 	})
+	return out
+}
+
+func (t *tally) end(id string) []sallyport.Connection {
+	out := t.take(id)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, id)
 	return out
 }
 
@@ -112,6 +132,8 @@ func (b *Broker) Obey(ctx context.Context, c *net.UnixConn) error {
 				<-grant.Done() // it is open until the host closes it, even if its time is over
 				tell(c, reply{Account: &Account{o.Open.ID, t.end(o.Open.ID), o.Open.applied()}})
 			})
+		case o.Tell != "":
+			tell(c, reply{Told: &Account{ID: o.Tell, Connections: t.take(o.Tell)}})
 		case o.Close != "":
 			if end := ends[o.Close]; end != nil {
 				end()
@@ -181,10 +203,11 @@ type Remote struct {
 	gone    error
 }
 
-// An opened grant waits for what the broker says of it. Both are closed where
+// An opened grant waits for what the broker says of it. All are closed where
 // the broker is gone.
 type opened struct {
 	served chan struct{}
+	told   chan Account
 	done   chan Account
 }
 
@@ -217,6 +240,7 @@ func (r *Remote) listen() {
 	r.gone = ErrGone
 	for id, w := range r.waiting {
 		close(w.served)
+		close(w.told)
 		close(w.done)
 		delete(r.waiting, id)
 	}
@@ -229,6 +253,14 @@ func (r *Remote) take(m reply) {
 		select {
 		case w.served <- struct{}{}:
 		default: // said before
+		}
+	}
+	if m.Told != nil {
+		if w, ok := r.waiting[m.Told.ID]; ok {
+			select {
+			case w.told <- *m.Told:
+			default: // nobody asked
+			}
 		}
 	}
 	if m.Account == nil {
@@ -249,7 +281,7 @@ func (r *Remote) Open(g Grant, socket *os.File) (end func() (Account, error), er
 	if err != nil {
 		return nil, err
 	}
-	o := opened{make(chan struct{}, 1), make(chan Account, 1)}
+	o := opened{make(chan struct{}, 1), make(chan Account, 1), make(chan Account, 1)}
 	if err := r.send(g.ID, o, data, socket); err != nil {
 		return nil, err
 	}
@@ -287,7 +319,24 @@ func (r *Remote) send(id string, o opened, data []byte, socket *os.File) error {
 const patience = 5 * time.Second
 
 func (r *Remote) end(id string, done <-chan Account) (Account, error) {
-	data, err := json.Marshal(order{Close: id})
+	return r.ask(order{Close: id}, done)
+}
+
+// Tell tells what was attempted under a grant since it was told last. One
+// goroutine asks of one grant at a time.
+func (r *Remote) Tell(id string) (Account, error) {
+	r.mu.Lock()
+	o, ok := r.waiting[id]
+	err := r.gone
+	r.mu.Unlock()
+	if err != nil || !ok {
+		return Account{ID: id}, err
+	}
+	return r.ask(order{Tell: id}, o.told)
+}
+
+func (r *Remote) ask(o order, answer <-chan Account) (Account, error) {
+	data, err := json.Marshal(o)
 	if err == nil {
 		_, err = r.conn.Write(data)
 	}
@@ -297,7 +346,7 @@ func (r *Remote) end(id string, done <-chan Account) (Account, error) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
-	case a, ok := <-done:
+	case a, ok := <-answer:
 		if !ok {
 			return Account{}, ErrGone
 		}

@@ -65,6 +65,20 @@ func TestRemote(t *testing.T) {
 		get(t, w.client(), address)
 	}
 	_ = socket.Close()
+	// Meanwhile it tells what it has not told yet, and at the end the rest.
+	so, err := r.Tell("a")
+	if got := so.Connections; err != nil || len(got) != 3 || !got[1].Allowed || got[1].Count != 2 {
+		t.Errorf("meanwhile: %+v, %v", so, err)
+	}
+	if so, err := r.Tell("a"); err != nil || len(so.Connections) != 0 {
+		t.Errorf("told twice: %+v, %v", so, err)
+	}
+	if so, err := r.Tell("nobody"); err != nil || len(so.Connections) != 0 {
+		t.Errorf("of no grant: %+v, %v", so, err)
+	}
+	for _, address := range []string{"http://ok.test/", "http://ok.test/", "http://other.test/", "http://0x7f.1/"} {
+		get(t, w.client(), address)
+	}
 	account, err := end()
 	if want := (sallyport.AppliedEgress{Rules: []string{"ok.test:80", "*.below.test:443"}}); !reflect.DeepEqual(account.Applied, want) {
 		t.Errorf("applied %+v, want %+v", account.Applied, want)
@@ -153,5 +167,30 @@ func TestObeyRefuses(t *testing.T) {
 			t.Errorf("%q was taken", packet)
 		}
 		_ = ours.Close()
+	}
+}
+
+// A connection is told when it begins, so that one that stays open is known; and
+// many targets are counted together.
+func TestTallyTellsOpenConnections(t *testing.T) {
+	all := &tally{open: map[string]map[sallyport.Connection]*sallyport.Connection{}}
+	all.begin("a")
+	all.note(Event{Grant: "a", Host: "ok.test", Port: 443, Allowed: true, Open: true})
+	if got := all.take("a"); len(got) != 1 || got[0].Count != 1 || got[0].Bytes != 0 {
+		t.Errorf("open: %+v", got)
+	}
+	all.note(Event{Grant: "a", Host: "ok.test", Port: 443, Allowed: true, Bytes: 7})
+	if got := all.take("a"); len(got) != 1 || got[0].Count != 0 || got[0].Bytes != 7 {
+		t.Errorf("over: %+v", got)
+	}
+	for port := range uint16(1000) {
+		all.note(Event{Grant: "a", Host: "no.test", Port: port, Reason: NotListed})
+	}
+	got, counted := all.end("a"), 0
+	for _, c := range got {
+		counted += c.Count
+	}
+	if len(got) != MaxConnections+1 || counted != 1000 || got[len(got)-1].Target != Others {
+		t.Errorf("%d rows with %d attempts, the last one %+v", len(got), counted, got[len(got)-1])
 	}
 }

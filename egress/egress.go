@@ -85,6 +85,7 @@ type Event struct {
 	Host    string    `json:"host"`
 	Port    uint16    `json:"port"`
 	Allowed bool      `json:"allowed"`
+	Open    bool      `json:"open,omitempty"`    // it begins; it is told again when it is over
 	Reason  Reason    `json:"reason,omitempty"`  // why not
 	Address string    `json:"address,omitempty"` // that was connected to
 	Bytes   int64     `json:"bytes,omitempty"`   // in both directions, once it is over

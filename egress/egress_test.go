@@ -89,7 +89,9 @@ func newWorld(t *testing.T, g Grant) *world {
 		Report: func(e Event) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.events = append(w.events, e)
+			if !e.Open { // that it began
+				w.events = append(w.events, e)
+			}
 		},
 	}
 	l, err := net.Listen("unix", w.socket)

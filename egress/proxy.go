@@ -64,6 +64,7 @@ func (s *session) forward(w http.ResponseWriter, r *http.Request, t Target, secu
 		return
 	}
 	defer up.Close()
+	s.began(t, up)
 	defer func() { s.ended(t, up) }() // also where the copy of a body is aborted by a panic of net/http
 	scheme, port := "http", ":80"
 	if secure != nil {
@@ -109,6 +110,11 @@ func over(c net.Conn, secure *tls.Config) *http.Transport {
 			}
 		},
 	}
+}
+
+// began reports an allowed connection, so that one that never ends is known too.
+func (s *session) began(t Target, up *metered) {
+	s.report(t, Event{Allowed: true, Open: true, Address: up.RemoteAddr().String()})
 }
 
 // ended reports an allowed connection that has ended.

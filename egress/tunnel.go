@@ -72,6 +72,7 @@ func (s *session) tunnel(ctx context.Context, down *rejoined, up *metered, t Tar
 	if _, err := up.Write(raw); err != nil {
 		return deny(t, NoAnswer, "%s closed the connection", t)
 	}
+	s.began(t, up)
 	pipe(down, up)
 	return nil
 }
