@@ -182,6 +182,7 @@ func (b *Box) ready(ctx context.Context, r Request) error {
 		return err
 	}
 	facts, err := b.expect(ctx, payload.Ready)
+	b.h.up(b.s)
 	b.s.held.inside, b.s.held.known = payload.ParseFacts(facts)
 	b.bounds = b.s.receipt(sallyport.AppliedEgress{}).Limits
 	return err

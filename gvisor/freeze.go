@@ -75,6 +75,7 @@ func (b *Box) Thaw(ctx context.Context, r Request, from io.Reader) (*Box, error)
 	if err := again.answers(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("thawing: %w: %s", err, again.lastWords()), again.Destroy())
 	}
+	h.up(again.s)
 	return again, nil
 }
 

@@ -92,6 +92,13 @@ type Broker interface {
 	Open(id string, w Way, within time.Duration, l *net.UnixListener) (ca []byte, end func() Passed, err error)
 }
 
+// A Teller is a Broker that also tells of a sandbox that goes on.
+type Teller interface {
+	// Tell tells what was attempted since it was told last. One goroutine asks of
+	// one sandbox at a time.
+	Tell(id string) []sallyport.Connection
+}
+
 // Passed is what a broker tells of one sandbox at its end.
 type Passed struct {
 	Egress      sallyport.AppliedEgress

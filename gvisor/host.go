@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +22,8 @@ import (
 	"sallyport.dev/sallyport/gvisor/cgroup"
 	"sallyport.dev/sallyport/gvisor/child"
 	"sallyport.dev/sallyport/gvisor/places"
+	"sallyport.dev/sallyport/gvisor/trace"
+	"sallyport.dev/sallyport/gvisor/verified"
 )
 
 // A Config says where a Host finds and keeps things.
@@ -43,9 +46,10 @@ type Host struct {
 	groups cgroup.Hierarchy
 	lock   *os.File
 	init   *os.File // the program of process 1, held open
-	images openImages
+	images verified.Images
 	spawn  *child.Spawner
 	places places.Places
+	starts *places.Starts
 
 	closing chan struct{}
 	graves  sync.WaitGroup
@@ -75,7 +79,7 @@ func Open(cfg Config) (*Host, error) {
 	if !filepath.IsAbs(cfg.Dir) {
 		return nil, unavailable("give an absolute folder", "runtime folder %q is not absolute", cfg.Dir)
 	}
-	h := &Host{cfg: cfg, places: places.New(cfg.MaxRuns, cfg.Queue), running: map[string]*sandbox{}, deleting: map[string]*sandbox{}, closing: make(chan struct{})}
+	h := &Host{cfg: cfg, places: places.New(cfg.MaxRuns, cfg.Queue), starts: places.NewStarts(startsAtOnce()), running: map[string]*sandbox{}, deleting: map[string]*sandbox{}, closing: make(chan struct{})}
 	h.warm = newNursery(h, cfg.Warm)
 	ok := false
 	defer func() {
@@ -110,6 +114,11 @@ func Open(cfg Config) (*Host, error) {
 	ok = true
 	return h, nil
 }
+
+// startsAtOnce is how many sandboxes may start at once. Measured on two
+// processors: fewer leave processors without work while one waits for the kernel,
+// more hold each other up (see docs/spec.md).
+func startsAtOnce() int { return 8 * runtime.NumCPU() }
 
 // Privileged says why this process may not run sandboxes, or nil.
 func Privileged() error {
@@ -171,6 +180,14 @@ func (h *Host) takeDir() error {
 func (h *Host) runsDir() string   { return filepath.Join(h.cfg.Dir, "runs") }
 func (h *Host) bundle() string    { return filepath.Join(h.cfg.Dir, "bundle") }
 func (h *Host) traceFile() string { return filepath.Join(h.cfg.Dir, "trace.json") }
+func (h *Host) exitsFile() string { return filepath.Join(h.cfg.Dir, "trace-exits.json") }
+
+func (h *Host) traceOf(s *sandbox) string {
+	if s.exits {
+		return h.exitsFile()
+	}
+	return h.traceFile()
+}
 
 // groupKey names the cgroups of one runtime folder: this very folder, since
 // containers that share a cgroup file system may each have one at this path.
@@ -257,11 +274,16 @@ func (h *Host) writeConstants() error {
 	if err := os.WriteFile(filepath.Join(h.bundle(), "config.json"), spec, 0o600); err != nil {
 		return err
 	}
-	trace, err := traceConfig()
-	if err != nil {
-		return err
+	for file, exits := range map[string]int{h.traceFile(): trace.NoExits, h.exitsFile(): fdReport} {
+		events, err := trace.Config(fdLimits, exits)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, events, 0o600); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(h.traceFile(), trace, 0o600)
+	return nil
 }
 
 // Probe runs `true` in a sandbox, with systrap or else ptrace, and says why
@@ -349,7 +371,7 @@ func (h *Host) Close() error {
 
 func (h *Host) free() {
 	h.warm.close()
-	h.images.close()
+	h.images.Close()
 	if h.spawn != nil {
 		h.spawn.Stop()
 	}

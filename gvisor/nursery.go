@@ -10,6 +10,11 @@ const (
 	warmIdle  = 10 * time.Minute // without demand, after which a kind's sandboxes are destroyed
 	warmSweep = 30 * time.Second
 	warmMemo  = 10 * time.Second // over which demand is counted
+
+	// What is started for the next call must not slow down this one: it waits
+	// until this one was answered, or takes long.
+	refillSoon = 25 * time.Millisecond
+	refillLate = 250 * time.Millisecond
 )
 
 // A nursery keeps sandboxes warm: of each kind that is asked for as many as
@@ -81,6 +86,12 @@ func (b *brood) recent() []time.Time {
 func (b *brood) wants() int { return 1 + len(b.recent())/3 }
 
 func (b *brood) last() time.Time { return b.takes[len(b.takes)-1] }
+
+// later has the kind refilled, and returns what to call when the run has ended.
+func (n *nursery) later(k warmKey) (ended func()) {
+	t := time.AfterFunc(refillLate, func() { n.refill(k) })
+	return func() { t.Reset(refillSoon) }
+}
 
 // refill starts, in the background, what a kind wants.
 func (n *nursery) refill(k warmKey) {

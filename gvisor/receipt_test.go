@@ -34,7 +34,7 @@ func TestReceipt(t *testing.T) {
 	r := script("python3", "main.py", measure)
 	r.Limits = sallyport.Limits{Memory: 200 << 20, CPUs: 0.5, Processes: 20, Disk: 9 << 20, Output: 5000, Timeout: 20 * time.Second}
 	cold := run(t, h, r)
-	untilWarm(t, h, r)
+	runWarm(t, h, r)
 	warm := run(t, h, r)
 	if cold.Receipt.Warm || !warm.Receipt.Warm {
 		t.Errorf("warm: %v, then %v", cold.Receipt.Warm, warm.Receipt.Warm)

@@ -233,6 +233,17 @@ func (r Request) appendProgram(b []byte, ca []byte) []byte {
 		b = payload.Append(b, payload.CA, ca)
 		own = append(trust(), own...)
 	}
+	b = r.appendFiles(b)
+	for _, a := range r.Argv {
+		b = payload.Append(b, payload.Arg, []byte(a))
+	}
+	for _, e := range environment(own, r.serves) {
+		b = payload.Append(b, payload.Env, []byte(e))
+	}
+	return b
+}
+
+func (r Request) appendFiles(b []byte) []byte {
 	made := map[string]bool{".": true}
 	for _, f := range r.Files {
 		b = appendFolders(b, path.Dir(f.Path), made)
@@ -242,12 +253,6 @@ func (r Request) appendProgram(b []byte, ca []byte) []byte {
 			b = payload.Append(b, payload.Data, c[:n])
 			c = c[n:]
 		}
-	}
-	for _, a := range r.Argv {
-		b = payload.Append(b, payload.Arg, []byte(a))
-	}
-	for _, e := range environment(own, r.serves) {
-		b = payload.Append(b, payload.Env, []byte(e))
 	}
 	return b
 }

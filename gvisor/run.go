@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"time"
 
@@ -20,6 +21,7 @@ const (
 	bootPatience = 20 * time.Second       // from start to the program's first instruction
 	killPatience = 5 * time.Second        // until a killed sandbox must be gone
 	oomPoll      = 100 * time.Millisecond // between looks at the out-of-memory counter
+	discardSoon  = 5 * time.Millisecond   // from a result to the end of its empty sandbox: the answer comes first
 )
 
 var (
@@ -63,6 +65,7 @@ func (h *Host) run(ctx context.Context, platform string, r Request) (Result, err
 		return Result{}, err
 	}
 	res, err := h.follow(s, release)
+	s.refill()
 	res.Duration = time.Since(began)
 	if ctx.Err() != nil && res.KilledBy == "" && s.status == nil {
 		return Result{}, ctx.Err()
@@ -77,16 +80,19 @@ func (h *Host) start(ctx context.Context, platform string, r Request) (*sandbox,
 		return nil, err
 	}
 	key, warm := warmKeyOf(digest, platform, r)
+	refill := func() {}
 	if warm {
 		s := h.warm.take(key)
-		defer h.warm.refill(key)
+		refill = h.warm.later(key)
 		if s != nil {
+			s.refill = refill
 			h.adopt(ctx, s, r)
 			return s, nil
 		}
 	}
-	s, err := h.boot(ctx, platform, image, r, false)
+	s, err := h.boot(ctx, platform, image, r)
 	if err == nil {
+		s.refill = refill
 		s.held = held{platform: platform, image: digest, runtime: h.version}
 		s.tell(r, r.encode(s.ca))
 	}
@@ -94,10 +100,10 @@ func (h *Host) start(ctx context.Context, platform string, r Request) (*sandbox,
 }
 
 // follow waits for the end of a run and then calls release, once the sandbox is
-// gone. Where process 1 said that nothing of the run is left, the result does
-// not wait for the empty sandbox to be destroyed.
+// gone. Where it was told that nothing of the run is left, the result does not
+// wait for the empty sandbox to be destroyed.
 func (h *Host) follow(s *sandbox, release func()) (Result, error) {
-	s.wait()
+	h.wait(s)
 	if !s.over {
 		defer release()
 		defer h.forget(s)
@@ -107,19 +113,19 @@ func (h *Host) follow(s *sandbox, release func()) (Result, error) {
 	h.mu.Lock()
 	s.ended = true
 	h.mu.Unlock()
-	go func() {
+	time.AfterFunc(discardSoon, func() {
 		defer release()
 		if err := h.discard(s); err != nil {
 			slog.Error("an empty sandbox could not be destroyed", "sandbox", s.id, "err", err)
 		}
-	}()
+	})
 	return res, err
 }
 
 func (h *Host) findImage(ref string) (f *os.File, digest string, err error) {
 	img, err := h.cfg.Images.Find(ref)
 	if err == nil {
-		if f, err = h.images.use(img); err == nil {
+		if f, err = h.images.Use(img.Path, img.Digest); err == nil {
 			return f, img.Digest, nil
 		}
 	}
@@ -134,31 +140,33 @@ func (h *Host) findImage(ref string) (f *os.File, digest string, err error) {
 	return nil, "", &e
 }
 
-// newID returns a fresh id. Its end tells sallyport-runsc the memory limit.
-func newID(memory int64) string {
+// newID returns a fresh id. Its end tells sallyport-runsc the limits of
+// processors and memory that programs are to see.
+func newID(l sallyport.Limits) string {
 	var b [12]byte
 	rand.Read(b[:]) // never fails
-	return fmt.Sprintf("sp-%s-m%d", hex.EncodeToString(b[:]), memory)
+	return fmt.Sprintf("sp-%s-c%d-m%d", hex.EncodeToString(b[:]), int(math.Ceil(l.CPUs)), l.Memory)
 }
 
 // wait follows the sandbox until its run is over, for whatever reason.
-func (s *sandbox) wait() {
+func (h *Host) wait(s *sandbox) {
 	boot := time.NewTimer(bootPatience)
 	defer boot.Stop()
 	tick := time.NewTicker(oomPoll)
 	defer tick.Stop()
 	var timeout <-chan time.Time
 	for {
+		if s.started && timeout == nil {
+			h.up(s)
+			boot.Stop()
+			t := time.NewTimer(s.limits.Timeout)
+			defer t.Stop()
+			timeout = t.C
+		}
 		select {
 		case rec, open := <-s.report:
 			if !open || s.note(rec) {
 				return
-			}
-			if rec.kind == payload.Started {
-				boot.Stop()
-				t := time.NewTimer(s.limits.Timeout)
-				defer t.Stop()
-				timeout = t.C
 			}
 		case <-boot.C:
 			s.end = errBoot
@@ -183,7 +191,17 @@ func (s *sandbox) note(rec record) bool {
 	switch rec.kind {
 	case payload.Started:
 		s.started = true
-		s.held.inside, s.held.known = payload.ParseFacts(rec.data)
+		if len(rec.data) > 0 {
+			s.held.inside, s.held.known = payload.ParseFacts(rec.data)
+		}
+		if s.next != nil {
+			s.command(s.next)
+			s.next = nil
+		}
+		if s.early != nil {
+			s.status, s.over = s.early, true
+		}
+		return s.over
 	case payload.Denied:
 		if len(s.denied) < payload.MaxDenied {
 			s.denied = append(s.denied, string(rec.data))
@@ -191,6 +209,12 @@ func (s *sandbox) note(rec record) bool {
 	case payload.Exit:
 		ws := unix.WaitStatus(payload.Uint32(rec.data))
 		s.status = &ws
+	case payload.Over: // told of a program that could not be started, too
+		ws := unix.WaitStatus(payload.Uint32(rec.data))
+		if s.early = &ws; s.started {
+			s.status, s.over = s.early, true
+		}
+		return s.over
 	case payload.Failed:
 		s.failed = &startFailure{unix.Errno(payload.Uint32(rec.data)), string(rec.data[min(4, len(rec.data)):])}
 		return true

@@ -43,21 +43,28 @@ type sandbox struct {
 	hits   *capture.Stream // bytes from the limits sink
 	orders *os.File        // to process 1
 	feed   *os.File        // to the program's stdin, nil if it is empty
+	line   *os.File        // to the interpreter that was started ahead, nil if there is none
+	next   []byte          // its order, where files come first
+	refill func()          // called when its run has ended
 
-	ca      []byte        // that the sandbox trusts, nil if none
-	endWay  func() Passed // ends the broker's service, nil if there is none
-	denied  []string      // that the sandbox's own proxy refused
-	mayOpen bool          // it has a way out, open or not
-	waiting bool          // warm, without a request; guarded by the host's mu
-	ended   bool          // its run has; guarded by the host's mu
-	started bool
-	held    held             // how it really is
-	over    bool             // process 1 said that nothing of the run is left
-	status  *unix.WaitStatus // of the program
-	failed  *startFailure
-	output  Artifacts
-	end     error // why the run was stopped, nil if it ended by itself
-	exit    error // of the runtime
+	ca       []byte        // that the sandbox trusts, nil if none
+	endWay   func() Passed // ends the broker's service, nil if there is none
+	denied   []string      // that the sandbox's own proxy refused
+	mayOpen  bool          // it has a way out, open or not
+	ahead    bool          // an interpreter is started ahead in it
+	exits    bool          // its kernel tells when the program has ended
+	waiting  bool          // warm, without a request; guarded by the host's mu
+	ended    bool          // its run has; guarded by the host's mu
+	starting bool          // see up; guarded by the host's mu
+	started  bool
+	held     held             // how it really is
+	over     bool             // process 1 said that nothing of the run is left
+	status   *unix.WaitStatus // of the program
+	early    *unix.WaitStatus // the same, told before its start was
+	failed   *startFailure
+	output   Artifacts
+	end      error // why the run was stopped, nil if it ended by itself
+	exit     error // of the runtime
 }
 
 type record struct {
@@ -72,16 +79,14 @@ type startFailure struct {
 
 func isProgram(what, argv0 string) bool { return strings.HasPrefix(what, argv0+": ") }
 
-// boot starts a sandbox that is to be told what to run: at once, or waiting says
-// that it has no request yet.
-func (h *Host) boot(ctx context.Context, platform string, image *os.File, r Request, waiting bool) (*sandbox, error) {
+// boot starts a sandbox that is to be told what to run.
+func (h *Host) boot(ctx context.Context, platform string, image *os.File, r Request) (*sandbox, error) {
 	s := h.newSandbox(ctx, r)
-	s.waiting = waiting
 	return s, h.bring(s, r, func() error { return h.startRuntime(s, platform, image, len(r.Stdin) == 0) }, h.openWay)
 }
 
 func (h *Host) newSandbox(ctx context.Context, r Request) *sandbox {
-	s := &sandbox{id: newID(r.Limits.Memory), callID: r.CallID, began: time.Now(), limits: r.Limits}
+	s := &sandbox{id: newID(r.Limits), callID: r.CallID, began: time.Now(), limits: r.Limits}
 	s.dir = filepath.Join(h.runsDir(), s.id)
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	return s
@@ -90,6 +95,11 @@ func (h *Host) newSandbox(ctx context.Context, r Request) *sandbox {
 // bring makes what a sandbox lives in and starts it there, or leaves nothing.
 func (h *Host) bring(s *sandbox, r Request, start func() error, way func(*sandbox, Request) error) error {
 	if err := h.remember(s); err != nil {
+		return err
+	}
+	if s.starting = h.starts.Enter(s.ctx.Done(), s.waiting); !s.starting {
+		err := errors.Join(context.Cause(s.ctx), sallyport.ErrNotExecuted)
+		h.forget(s)
 		return err
 	}
 	err := os.Mkdir(s.dir, 0o700)
@@ -127,8 +137,20 @@ func (h *Host) remember(s *sandbox) error {
 	return nil
 }
 
+// up says that a sandbox has started, or never will: it is the next one's turn.
+func (h *Host) up(s *sandbox) {
+	h.mu.Lock()
+	was := s.starting
+	s.starting = false
+	h.mu.Unlock()
+	if was {
+		h.starts.Leave()
+	}
+}
+
 func (h *Host) forget(s *sandbox) {
 	s.cancel(nil)
+	h.up(s)
 	h.mu.Lock()
 	delete(h.running, s.id)
 	h.mu.Unlock()
@@ -147,20 +169,27 @@ func (h *Host) startRuntime(s *sandbox, platform string, image *os.File, noInput
 	orders, ordersIn := p.ToChild(false)
 	report, reportChild := p.FromChild()
 	hits, hitsChild := p.FromChild()
+	pass := []string{fmt.Sprintf("--pass-fd=%d:3", fdPayload), fmt.Sprintf("--pass-fd=%d:4", fdReport)}
+	var lineChild, line *os.File
+	if s.ahead {
+		lineChild, line = p.ToChild(false)
+		pass = append(pass, fmt.Sprintf("--pass-fd=%d:%d", fdLine, payload.AheadLine))
+	}
 	if p.Err != nil {
 		return p.Err
 	}
-	s.cmd = h.runtime(s, platform, "run", "--bundle="+h.bundleOf(s), fmt.Sprintf("--exec-fd=%d", fdInit),
-		fmt.Sprintf("--pass-fd=%d:3", fdPayload), fmt.Sprintf("--pass-fd=%d:4", fdReport), s.id)
+	s.exits = true
+	args := append([]string{"run", "--bundle=" + h.bundleOf(s), fmt.Sprintf("--exec-fd=%d", fdInit)}, pass...)
+	s.cmd = h.runtime(s, platform, append(args, s.id)...)
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = stdin, stdoutChild, stderrChild
-	s.cmd.ExtraFiles = []*os.File{h.init, orders, reportChild, image, hitsChild}
+	s.cmd.ExtraFiles = []*os.File{h.init, orders, reportChild, image, hitsChild, lineChild}
 	if err := h.spawn.Start(s.cmd); err != nil {
 		return err
 	}
 	s.stdout, s.stderr = capture.Start(stdout, 0), capture.Start(stderr, 0)
 	s.report = readReport(report)
 	s.hits = capture.Start(hits, 4<<10)
-	s.orders, s.feed = ordersIn, feed
+	s.orders, s.feed, s.line = ordersIn, feed, line
 	return nil
 }
 
@@ -169,7 +198,7 @@ func (h *Host) startRuntime(s *sandbox, platform string, image *os.File, noInput
 func (h *Host) runtime(s *sandbox, platform string, args ...string) *exec.Cmd {
 	all := []string{
 		"--root=" + s.dir, "--platform=" + platform, "--network=none", "--ignore-cgroups", "--directfs=false",
-		"--host-uds=" + s.hostSockets(), "--host-fifo=none", "--overlay2=none", "--pod-init-config=" + h.traceFile(),
+		"--host-uds=" + s.hostSockets(), "--host-fifo=none", "--overlay2=none", "--pod-init-config=" + h.traceOf(s),
 	}
 	cmd := exec.Command(filepath.Join(h.cfg.Programs, RuntimeProgram), append(all, args...)...)
 	cmd.Env = []string{"SALLYPORT_CGROUPS=" + strings.Join(s.group.Dirs(), ":")}
@@ -180,6 +209,14 @@ func (h *Host) runtime(s *sandbox, platform string, args ...string) *exec.Cmd {
 
 // tell hands a sandbox what to run, once.
 func (s *sandbox) tell(r Request, orders []byte) {
+	s.expect(r)
+	send(s.orders, orders)
+	s.orders = nil
+	s.input(r)
+}
+
+// expect prepares for what the program of a request says.
+func (s *sandbox) expect(r Request) {
 	s.argv0, s.limits = r.Argv[0], r.Limits
 	if r.Told != nil {
 		var mu sync.Mutex
@@ -188,19 +225,27 @@ func (s *sandbox) tell(r Request, orders []byte) {
 	}
 	s.stdout.Max.Store(r.Limits.Output)
 	s.stderr.Max.Store(r.Limits.Output)
-	send(s.orders, orders)
+}
+
+func (s *sandbox) input(r Request) {
 	if s.feed != nil {
 		send(s.feed, r.Stdin)
 	}
-	s.orders, s.feed = nil, nil
+	s.feed = nil
 }
 
-// send writes b and closes w, in the background. A reader that goes away ends it.
+// send writes b and closes w, in the background if b does not fit into the pipe.
+// A reader that goes away ends it.
 func send(w *os.File, b []byte) {
-	go func() {
+	write := func() {
 		defer w.Close()
 		_, _ = w.Write(b)
-	}()
+	}
+	if len(b) <= payload.MaxOrder {
+		write()
+		return
+	}
+	go write()
 }
 
 // readReport decodes the records of process 1 until the pipe ends. They must be
@@ -248,7 +293,7 @@ func (h *Host) destroy(s *sandbox) (Result, error) {
 
 // kill ends every process of the sandbox and drains its streams.
 func (s *sandbox) kill() error {
-	for _, f := range []*os.File{s.orders, s.feed} {
+	for _, f := range []*os.File{s.orders, s.feed, s.line} {
 		if f != nil {
 			f.Close()
 		}

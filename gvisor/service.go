@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -33,6 +34,7 @@ const (
 	serviceTime = 10 * 365 * 24 * time.Hour // services have no time limit; grants and checks want one
 	serviceWay  = "/run/sallyport-way"
 	servicePoll = time.Second // between looks at the out-of-memory counter
+	reachPolls  = 5           // polls between tellings of what was reached
 )
 
 // A Service is one program that runs until it ends or is stopped.
@@ -41,6 +43,10 @@ type Service struct {
 	UID     int      // of the program, inside and for what it writes to Folders
 	Folders []Folder // of the host
 	Package *os.File // an EROFS image, shown at PackageDir; nil for none
+
+	// Told, if set, hears now and then what was reached, or tried, and which limits
+	// were hit since the last time; ServiceExit has the rest. It must not block.
+	Told func(reached []sallyport.Connection, limits []string)
 
 	Stdin, Stdout, Stderr *os.File // the program's own; Serve leaves them open
 }
@@ -55,6 +61,10 @@ type Folder struct {
 // An Instance is a service that runs.
 type Instance struct {
 	s    *sandbox
+	told func([]sallyport.Connection, []string)
+	mu   sync.Mutex
+	hits []byte // from the limits sink, not told yet
+
 	stop *os.File // asks process 1 to end the program
 	done chan struct{}
 	exit ServiceExit
@@ -65,7 +75,8 @@ type ServiceExit struct {
 	Code        int
 	Signal      string // "" if it exited by itself
 	OutOfMemory bool
-	Connections []sallyport.Connection // made or tried
+	Connections []sallyport.Connection // made or tried, that Told has not heard of
+	LimitsHit   []string               // the same
 	Err         error                  // the sandbox failed, or something of it is left
 }
 
@@ -91,11 +102,12 @@ func (h *Host) Serve(ctx context.Context, v Service) (*Instance, error) {
 	}
 	s := h.newSandbox(context.Background(), v.Request)
 	s.argv0 = v.Argv[0]
-	in := &Instance{s: s, done: make(chan struct{})}
+	in := &Instance{s: s, told: v.Told, done: make(chan struct{})}
 	way := func(s *sandbox, r Request) error { return h.listenWay(s, r.Way, serviceTime) }
 	if err := h.bring(s, v.Request, func() error { return h.startService(s, platform, image, v) }, way); err != nil {
 		return nil, err
 	}
+	s.hits.Tell(&in.mu, func(b []byte) { in.hits = append(in.hits, b...) })
 	in.stop = s.orders
 	s.orders = nil
 	go func() { _, _ = in.stop.Write(v.encode(s.ca)) }() // a sandbox that is gone says so in its report
@@ -138,7 +150,7 @@ func (h *Host) startService(s *sandbox, platform string, image *os.File, v Servi
 		return err
 	}
 	s.report = readReport(report)
-	s.hits = capture.Start(hits, 16)
+	s.hits = capture.Start(hits, 4<<10)
 	s.orders = ordersIn
 	return nil
 }
@@ -150,11 +162,13 @@ func (h *Host) attend(in *Instance, started chan<- struct{}) {
 	defer boot.Stop()
 	tick := time.NewTicker(servicePoll)
 	defer tick.Stop()
+	polls := 0
 	for over := false; !over; {
 		select {
 		case rec, open := <-s.report:
 			over = !open || s.note(rec)
 			if rec.kind == payload.Started && boot.Stop() { // once, whatever it says
+				h.up(s)
 				_ = unpin(s.dir) // a host that is killed leaves no mount; remove tries again
 				close(started)
 			}
@@ -163,12 +177,15 @@ func (h *Host) attend(in *Instance, started chan<- struct{}) {
 		case <-s.ctx.Done():
 			s.end, over = context.Cause(s.ctx), true
 		case <-tick.C:
+			if polls++; polls%reachPolls == 0 {
+				h.tell(in)
+			}
 			over = s.group.OOMKills() > 0
 		}
 	}
 	err := s.kill()
 	in.stop.Close()
-	in.exit = ServiceExit{OutOfMemory: s.group.OOMKills() > 0, Err: err, Connections: append(s.closeWay().Connections, Denials(s.denied)...)}
+	in.exit = ServiceExit{OutOfMemory: s.group.OOMKills() > 0, Err: err, LimitsHit: in.limits(), Connections: append(s.closeWay().Connections, Denials(s.denied)...)}
 	switch ws := s.status; {
 	case ws == nil:
 		in.exit.Code, in.exit.Signal = 128+int(unix.SIGKILL), "SIGKILL"
@@ -180,6 +197,27 @@ func (h *Host) attend(in *Instance, started chan<- struct{}) {
 	h.bury(s)
 	h.forget(s)
 	close(in.done)
+}
+
+// tell tells what a service reached lately.
+func (h *Host) tell(in *Instance) {
+	lately := Denials(in.s.denied)
+	in.s.denied = nil
+	if t, ok := h.cfg.Broker.(Teller); ok && in.s.endWay != nil {
+		lately = append(lately, t.Tell(in.s.id)...)
+	}
+	if hit := in.limits(); in.told != nil && len(lately)+len(hit) > 0 {
+		in.told(lately, hit)
+	}
+}
+
+// limits names the limits that were hit, once.
+func (i *Instance) limits() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	hit := namesOf(i.hits)
+	i.hits = nil
+	return hit
 }
 
 // whyNot says why a service did not start.

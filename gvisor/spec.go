@@ -2,7 +2,6 @@ package gvisor
 
 import (
 	"encoding/json"
-	"strconv"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -14,6 +13,7 @@ const (
 	fdReport  = 5
 	fdImage   = 6
 	fdLimits  = 7
+	fdLine    = 8 // of an interpreter that is started ahead
 	fdState   = 8 // of a frozen box
 )
 
@@ -65,19 +65,4 @@ func bundleSpec(root, way string, args ...string) ([]byte, error) {
 			"dev.gvisor.spec.rootfs.type":   "erofs",
 		},
 	})
-}
-
-// traceConfig asks the sandbox's kernel to show the ends of those system calls
-// that can run into a limit to the sink in cmd/sallyport-runsc.
-func traceConfig() ([]byte, error) {
-	type object map[string]any
-	points := []object{}
-	for _, n := range append(append([]int{}, forkCalls...), spaceCalls...) {
-		points = append(points, object{"name": "syscall/sysno/" + strconv.Itoa(n) + "/exit"})
-	}
-	return json.Marshal(object{"trace_session": object{
-		"name":   "Default",
-		"points": points,
-		"sinks":  []object{{"name": "sallyport-limits", "config": object{"fd": fdLimits, "forks": forkCalls}}},
-	}})
 }

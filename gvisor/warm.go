@@ -2,13 +2,13 @@ package gvisor
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gvisor/ahead"
 	"sallyport.dev/sallyport/gvisor/payload"
 )
 
@@ -18,51 +18,17 @@ import (
 // warm one is never weaker, or other, than a cold one: the image, the limits,
 // and that it reaches nothing and is given no variables of its own (but Unbuffered).
 
-// The programs below make an interpreter that was started ahead behave as if
-// it had been started with the script.
-var (
-	//go:embed ahead.py
-	aheadPython string
-	//go:embed ahead.js
-	aheadNode string
-)
-
-// aheadFile is the file that Node.js starts from; it deletes it.
-const aheadFile = ".ahead.js"
-
-// interpreter names what can be started ahead of a program: of two words, the
-// interpreter and a script. It is "" for all else, which needs nothing but its
-// sandbox.
-func interpreter(argv []string) string {
-	if len(argv) == 2 && argv[1] != "" && argv[1][0] != '-' && (argv[0] == "python3" || argv[0] == "node") {
-		return argv[0]
-	}
-	return ""
-}
-
-// ahead starts an interpreter that waits.
-func ahead(program string) (r Request) {
-	switch program {
-	case "python3":
-		// A namespace of its own: __main__ is to be the script's alone.
-		r.Argv = []string{"python3", "-c", fmt.Sprintf("exec(compile(%q, '<start>', 'exec'), {'__name__': '<start>'})", aheadPython)}
-	case "node":
-		r.Argv = []string{"node", aheadFile}
-		r.Files = []File{{Path: aheadFile, Content: []byte(aheadNode)}}
-	}
-	return r
-}
-
 // Unbuffered has Python write lines as they are printed: the one variable that a
 // warm sandbox can be given.
 const Unbuffered = "PYTHONUNBUFFERED=1"
 
 // A warmKey is a kind of sandbox.
 type warmKey struct {
-	image, platform, program string // of program, see interpreter
-	memory, disk             int64
-	processes                int
-	cpus                     float64
+	image, platform string
+	program         ahead.Kind
+	memory, disk    int64
+	processes       int
+	cpus            float64
 }
 
 func warmKeyOf(digest, platform string, r Request) (warmKey, bool) {
@@ -70,7 +36,7 @@ func warmKeyOf(digest, platform string, r Request) (warmKey, bool) {
 		return warmKey{}, false
 	}
 	l := r.Limits
-	return warmKey{digest, platform, interpreter(r.Argv), l.Memory, l.Disk, l.Processes, l.CPUs}, true
+	return warmKey{digest, platform, ahead.Of(r.Argv), l.Memory, l.Disk, l.Processes, l.CPUs}, true
 }
 
 // request is one that a sandbox of the kind could be given.
@@ -89,20 +55,28 @@ func (h *Host) hatch(k warmKey) (*sandbox, error) {
 	if digest != k.image {
 		return nil, errors.New("the image has changed")
 	}
-	s, err := h.boot(context.Background(), k.platform, image, k.request(), true)
-	if err != nil {
+	r := k.request()
+	s := h.newSandbox(context.Background(), r)
+	s.waiting, s.ahead = true, k.program != ""
+	if err := h.bring(s, r, func() error { return h.startRuntime(s, k.platform, image, false) }, nil); err != nil {
 		return nil, err
 	}
 	s.held = held{platform: k.platform, image: digest, runtime: h.version, warm: true}
 	if err := s.getReady(k); err != nil {
 		return nil, errors.Join(err, h.discard(s))
 	}
+	h.up(s)
 	return s, nil
 }
 
 // getReady has process 1 start the interpreter, and waits for it.
 func (s *sandbox) getReady(k warmKey) error {
-	b := ahead(k.program).appendProgram(k.request().appendSandbox(nil), nil)
+	start := k.program.Start(WorkDir)
+	r := Request{Argv: start.Argv, Env: start.Env}
+	if start.File != "" { // process 1 deletes it
+		r.Files = []File{{Path: start.File, Content: start.Text}}
+	}
+	b := r.appendProgram(k.request().appendSandbox(nil), nil)
 	if _, err := s.orders.Write(payload.Append(b, payload.Ahead, nil)); err != nil {
 		return err
 	}
@@ -113,6 +87,7 @@ func (s *sandbox) getReady(k warmKey) error {
 		if !open || rec.kind != payload.Ready {
 			return fmt.Errorf("it ended before it was ready: %q", rec.data)
 		}
+		s.held.inside, s.held.known = payload.ParseFacts(rec.data)
 		return nil
 	case <-late.C:
 		return errBoot
@@ -139,7 +114,31 @@ func (h *Host) adopt(ctx context.Context, s *sandbox, r Request) {
 	s.callID, s.began, s.waiting = r.CallID, time.Now(), false
 	h.mu.Unlock()
 	context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) }) // after the run's end it does nothing
-	s.tell(r, r.appendWork(nil, nil))
+	if s.line == nil {
+		s.tell(r, r.appendWork(nil, nil))
+		return
+	}
+	var text []byte
+	if len(r.Files) == 1 && r.Files[0].Path == r.Argv[1] {
+		text = r.Files[0].Content
+	}
+	order, brief := ahead.Order(r.Argv, r.Env, text)
+	if !brief {
+		s.next = order
+		s.tell(r, payload.Append(r.appendFiles(nil), payload.Go, nil))
+		return
+	}
+	s.expect(r)
+	s.started = true
+	s.command(order)
+	s.input(r)
+}
+
+// command sends an interpreter that was started ahead its order.
+func (s *sandbox) command(order []byte) {
+	_, _ = s.line.Write(order) // fits into the pipe; one that is gone says so by its end
+	s.line.Close()
+	s.line = nil
 }
 
 // discard destroys a sandbox in which nothing runs (any more).

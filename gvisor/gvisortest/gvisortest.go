@@ -103,10 +103,20 @@ func (c cache) Find(ref string) (gvisor.Image, error) {
 	return gvisor.Image{Digest: img.Digest, Path: img.Path}, err
 }
 
-// Open opens a Host that the test's end closes.
+// Open opens a Host that the test's end closes. Its folder has a short name, as
+// that of sockets must have: t.TempDir would have the test's in it.
 func Open(t testing.TB, alter ...func(*gvisor.Config)) *gvisor.Host {
 	t.Helper()
-	c := gvisor.Config{Programs: Programs(t), Dir: filepath.Join(t.TempDir(), "run"), Images: Images(t)}
+	dir, err := os.MkdirTemp("", "host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	c := gvisor.Config{Programs: Programs(t), Dir: filepath.Join(dir, "run"), Images: Images(t)}
 	for _, f := range alter {
 		f(&c)
 	}

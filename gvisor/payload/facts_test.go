@@ -33,3 +33,11 @@ func FuzzFacts(f *testing.F) {
 		}
 	})
 }
+
+func TestAppendOrder(t *testing.T) {
+	got := AppendOrder([]byte("-"), []string{"python3", "main.py"}, []string{"A=b"}, []byte("x\x00y"))
+	want := "-\x1f\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00python3\x00main.py\x00A=b\x00x\x00y"
+	if string(got) != want || int(Uint32(got[1:])) != len(got)-5 {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -32,28 +32,56 @@ const (
 	Go     Kind = 'G' // start now
 )
 
-// After Ahead, process 1 starts an interpreter with two pipes more: it writes a
-// byte to descriptor 4 when it is ready, and reads from descriptor 3, to its
-// end, what to be: argv and then the environment, each element ended by a NUL
-// byte, with the count of argv as the first element. Without Args there is no
-// interpreter and the program is started at Go as ever.
+// At Ahead, process 1 starts an interpreter with two pipes more: it writes a
+// byte to descriptor AheadReady when it is ready, and reads its order from
+// AheadOrder, which is the descriptor AheadLine of process 1: from the host, with
+// nobody between. Records that follow make files, and Go is answered by Started
+// when they are there; the order is sent then. Without Args there is no
+// interpreter, and the program is started at Go as ever.
 const (
-	AheadOrders = 3
-	AheadReady  = 4
+	AheadOrder = 3
+	AheadReady = 4
+	AheadLine  = 5
 )
+
+// MaxOrder bounds an order. A pipe takes as much at once.
+const MaxOrder = 32 << 10
+
+// AppendOrder appends the order of an interpreter that was started ahead: the
+// size of what follows, how many words are of argv and how many are variables
+// (uint32 each), the words, each ended by a NUL byte, and the program's text. The
+// interpreter stores the text as the file argv[1]; where there is none, the file
+// is there already.
+func AppendOrder(dst []byte, argv, env []string, text []byte) []byte {
+	size := 8 + len(text)
+	words := append(append([]string{}, argv...), env...)
+	for _, w := range words {
+		size += len(w) + 1
+	}
+	dst = AppendUint32(AppendUint32(AppendUint32(dst, uint32(size)), uint32(len(argv))), uint32(len(env)))
+	for _, w := range words {
+		dst = append(append(dst, w...), 0)
+	}
+	return append(dst, text...)
+}
 
 // The records from the sandbox.
 const (
-	Ready   Kind = 'w' // after Ahead: the sandbox waits for its program; after Keep: for requests, with Facts
-	Started Kind = 's' // the program runs; Facts
+	Ready   Kind = 'w' // after Ahead: the sandbox waits for its program; after Keep: for requests; Facts
+	Started Kind = 's' // the program runs; Facts, if they were not told before
 	Failed  Kind = 'x' // uint32 errno, then text: the program could not be started
-	Denied  Kind = 'n' // what a program asked a proxy for that denies everything; at most MaxDenied
+	Denied  Kind = 'n' // what a program asked a proxy for that denies everything; at most MaxDenied a minute
 	Exit    Kind = 'e' // uint32 wait status of the program
 
 	Artifact Kind = 'f' // uint64 size, name: a file of the output folder, whose content follows as Data
 	LeftOut  Kind = 'v' // uint64 size, name: one that is beyond the bounds
 
 	Done Kind = 'z' // no process of the run is left, or the drain window is over
+
+	// Over is not of process 1, but of the sandbox's kernel: uint32 wait status.
+	// The program and all that it started have ended, and the output folder is as
+	// it was; it stands for Exit and Done.
+	Over Kind = 'y'
 )
 
 // A sandbox of a session (package session) is started with one word more. It
@@ -116,7 +144,7 @@ const ProxyPort = 3128
 // Bundle is the file of the certificates that a sandbox with a CA trusts.
 const Bundle = "/run/sallyport-ca.pem"
 
-// MaxDenied bounds the Denied records of one run.
+// MaxDenied bounds the Denied records of a minute, and what is told of one run.
 const MaxDenied = 32
 
 // HeaderSize is the size of a record's header: its kind and its length.

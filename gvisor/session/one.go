@@ -182,7 +182,9 @@ func (s *session) read(box *gvisor.Box) {
 			continue
 		case k == payload.Denied:
 			s.mu.Lock()
-			s.denied = append(s.denied, string(data))
+			if len(s.denied) < payload.MaxDenied { // a job in the background may go on for hours
+				s.denied = append(s.denied, string(data))
+			}
 			s.mu.Unlock()
 			continue
 		case len(data) >= 4 && (k == payload.Stdout || k == payload.Stderr):

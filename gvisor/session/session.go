@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -248,6 +249,39 @@ func (x *Sessions) List(owner string) []Info {
 		}
 	}
 	return out
+}
+
+// EndOf ends every session whose owner begins so, also while calls are in them.
+func (x *Sessions) EndOf(prefix, why string) (ended int) {
+	for _, s := range x.all() {
+		if strings.HasPrefix(s.key.Owner, prefix) && !s.over() {
+			x.end(s, why)
+			ended++
+		}
+	}
+	return ended
+}
+
+// A Held tells how many sessions there are, and what bounds them.
+type Held struct {
+	Kept, Frozen      int // frozen ones are kept too
+	Most, MostOfOwner int
+	Rest, Idle, Life  time.Duration
+}
+
+// Held counts the sessions of all owners.
+func (x *Sessions) Held() Held {
+	h := Held{Most: x.cfg.Max, MostOfOwner: x.cfg.PerOwner, Rest: x.cfg.Rest, Idle: x.cfg.Idle, Life: x.cfg.Life}
+	for _, s := range x.all() {
+		if !s.ready.Load() || s.over() {
+			continue
+		}
+		h.Kept++
+		if s.info().Frozen {
+			h.Frozen++
+		}
+	}
+	return h
 }
 
 // End ends the owner's session, also while a call is in it.

@@ -1,0 +1,79 @@
+// Package ahead knows the interpreters that can be started before it is known
+// what they are to run, and how they are told.
+package ahead
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"sallyport.dev/sallyport/gvisor/payload"
+)
+
+// The programs below make an interpreter that was started ahead behave as if
+// it had been started with the script.
+var (
+	//go:embed ahead.py
+	python string
+	//go:embed ahead.js
+	node string
+	//go:embed ahead.sh
+	bash string
+)
+
+// A Kind is an interpreter that can be started ahead: its name and, for Bash, the
+// name of its script. It is "" for all else, which needs nothing but its sandbox.
+type Kind string
+
+// Of says what can be started ahead of a program: of two words, an interpreter
+// and a script.
+func Of(argv []string) Kind {
+	if len(argv) != 2 || argv[1] == "" || argv[1][0] == '-' {
+		return ""
+	}
+	switch argv[0] {
+	case "python3", "node":
+		return Kind(argv[0])
+	case "bash":
+		return Kind(argv[0] + " " + argv[1])
+	}
+	return ""
+}
+
+// A Start starts an interpreter that waits.
+type Start struct {
+	Argv, Env []string
+	File      string // it starts from this one, in the working folder; "" if from none
+	Text      []byte
+}
+
+// Start says how an interpreter is started in the working folder.
+func (k Kind) Start(folder string) (s Start) {
+	name, script, _ := strings.Cut(string(k), " ")
+	switch name {
+	case "python3":
+		// A namespace of its own: __main__ is to be the script's alone, and what it
+		// makes of builtins too.
+		s.Argv = []string{name, "-c", fmt.Sprintf("exec(compile(%q, '<start>', 'exec'), {'__name__': '<start>', '__builtins__': dict(vars(__builtins__))})", python)}
+	case "node":
+		s = Start{Argv: []string{name, ".ahead.js"}, File: ".ahead.js", Text: []byte(node)}
+	case "bash": // runs a file before it opens its script
+		s = Start{Argv: []string{name, script}, File: ".ahead.sh", Text: []byte(bash), Env: []string{"BASH_ENV=" + folder + "/.ahead.sh"}}
+	}
+	return s
+}
+
+// Order is what an interpreter that was started ahead is to do: env is what it
+// does not have yet, text the script, nil where that is not alone. brief says that
+// the order holds the script; else all files come first, and the order then.
+func Order(argv, env []string, text []byte) (order []byte, brief bool) {
+	if argv[0] == "bash" {
+		return []byte(strings.Join(env, "") + "\n"), false
+	}
+	if len(text) > 0 {
+		if order = payload.AppendOrder(nil, argv, env, text); len(order) <= payload.MaxOrder {
+			return order, true
+		}
+	}
+	return payload.AppendOrder(nil, argv, env, nil), false
+}
