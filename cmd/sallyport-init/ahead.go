@@ -1,44 +1,43 @@
 package main
 
 import (
-	"strconv"
 	"syscall"
 
 	"sallyport.dev/sallyport/gvisor/payload"
 )
 
-// An interpreter was started ahead of its program. It has the program's uid,
-// limits and descriptors, and waits; then it becomes the program.
-type interpreter struct {
-	pid    int
-	orders int // pipe on which it is told what to be
-}
-
-// startAhead starts what the Args so far say, waits until it is ready, and
-// says so.
+// startAhead starts what the Args so far say, waits until it is ready, and says
+// so, and how the sandbox is held: from here on nothing of that changes. What was
+// started has the program's uid, limits and descriptors; it reads its order and
+// becomes the program.
 func (o *order) startAhead() {
 	o.closeFile()
 	o.settle()
 	if len(o.argv) > 0 {
 		o.ahead = o.startInterpreter()
+		closeStreams()
 	}
-	o.argv, o.env = nil, nil
-	report(payload.Ready, nil)
+	for _, f := range o.made {
+		if f[0] != '/' { // what it was started from, in the working folder
+			must(syscall.Unlink(f), f)
+		}
+	}
+	o.argv, o.env, o.made, o.told = nil, nil, nil, true
+	report(payload.Ready, facts().Append(nil))
 }
 
-func (o *order) startInterpreter() interpreter {
-	var orders, ready [2]int
-	must(syscall.Pipe2(orders[:], syscall.O_CLOEXEC), "a pipe")
+func (o *order) startInterpreter() int {
+	var ready [2]int
 	must(syscall.Pipe2(ready[:], syscall.O_CLOEXEC), "a pipe")
 	path, err := lookPath(o.argv[0])
 	must(err, o.argv[0])
-	files := []uintptr{0, 1, 2, payload.AheadOrders: uintptr(orders[0]), payload.AheadReady: uintptr(ready[1])}
+	files := []uintptr{0, 1, 2, payload.AheadOrder: fdLine, payload.AheadReady: uintptr(ready[1])}
 	pid, err := syscall.ForkExec(path, o.argv, &syscall.ProcAttr{
 		Env: o.env, Files: files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.uid)}},
 	})
 	must(err, o.argv[0])
-	syscall.Close(orders[0])
+	syscall.Close(fdLine)
 	syscall.Close(ready[1])
 	var b [1]byte
 	for {
@@ -52,22 +51,22 @@ func (o *order) startInterpreter() interpreter {
 		break
 	}
 	syscall.Close(ready[0])
-	return interpreter{pid, orders[1]}
+	return pid
 }
 
-// release tells the interpreter what to be.
-func (o *order) release() int {
-	b := append([]byte(strconv.Itoa(len(o.argv))), 0)
-	for _, s := range append(o.argv, o.env...) {
-		b = append(append(b, s...), 0)
+// provide makes the files that do not fit into the interpreter's order. Its
+// order follows when they are there.
+func (o *order) provide() {
+	for {
+		k, data, err := readRecord()
+		switch {
+		case err != nil:
+			return // the host wants nothing more
+		case k == payload.Go:
+			o.closeFile()
+			o.started()
+		default:
+			o.take(k, data)
+		}
 	}
-	started()
-	if !writeAll(o.ahead.orders, b) {
-		fail(syscall.EPIPE, "the interpreter started ahead")
-	}
-	syscall.Close(o.ahead.orders)
-	for fd := 0; fd <= 2; fd++ {
-		syscall.Close(fd)
-	}
-	return o.ahead.pid
 }

@@ -13,9 +13,15 @@ const (
 	stReadOnly      = 1 // ST_RDONLY of statfs
 )
 
-// started says that the program runs, and how it is held: what this kernel
-// answers now, not what the order asked for.
-func started() { report(payload.Started, facts().Append(nil)) }
+// started says that the program runs, and how it is held, where that was not
+// told before: what this kernel answers now, not what the order asked for.
+func (o *order) started() {
+	if o.told {
+		report(payload.Started, nil)
+		return
+	}
+	report(payload.Started, facts().Append(nil))
+}
 
 func facts() (f payload.Facts) {
 	var lim syscall.Rlimit

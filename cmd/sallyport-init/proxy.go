@@ -3,6 +3,7 @@ package main
 import (
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"sallyport.dev/sallyport/gvisor/payload"
 )
@@ -27,7 +28,7 @@ func startProxy(socket string) {
 	must(syscall.Bind(l, addr), "the proxy's address")
 	must(syscall.Listen(l, proxyQueue), "the proxy")
 	go func() {
-		var told atomic.Int32
+		told := &tellings{}
 		slots := make(chan struct{}, proxyConns)
 		for {
 			c, _, err := syscall.Accept4(l, syscall.SOCK_CLOEXEC)
@@ -41,7 +42,7 @@ func startProxy(socket string) {
 			go func() {
 				defer func() { <-slots }()
 				if socket == "" {
-					denyAll(c, &told)
+					denyAll(c, told)
 				} else {
 					carry(c, socket)
 				}
@@ -109,8 +110,22 @@ const (
 		`{"error":"egress_denied","reason":"broker_gone","message":"the way out of this sandbox is closed","hint":"run it again; if it persists, an operator sees why with sallyport doctor"}` + "\n"
 )
 
+// tellings bounds what is reported: so many a minute, however long a program lives.
+type tellings struct {
+	minute atomic.Int64
+	count  atomic.Int32
+}
+
+func (t *tellings) may() bool {
+	minute := time.Now().Unix() / 60
+	if t.minute.Swap(minute) != minute {
+		t.count.Store(0)
+	}
+	return t.count.Add(1) <= payload.MaxDenied
+}
+
 // denyAll reads what a program asks for, reports it and refuses.
-func denyAll(c int, told *atomic.Int32) {
+func denyAll(c int, told *tellings) {
 	head := make([]byte, 0, headBytes)
 	for len(head) < headBytes && !ended(head) {
 		n, err := syscall.Read(c, head[len(head):headBytes])
@@ -122,7 +137,7 @@ func denyAll(c int, told *atomic.Int32) {
 		}
 		head = head[:len(head)+n]
 	}
-	if t := asked(head); t != nil && told.Add(1) <= payload.MaxDenied {
+	if t := asked(head); t != nil && told.may() {
 		report(payload.Denied, t)
 	}
 	writeAll(c, []byte(refusal))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"sync"
 	"syscall"
 
 	"sallyport.dev/sallyport/gvisor/payload"
@@ -12,6 +11,9 @@ var (
 	fdPayload = 3
 	fdReport  = 4
 )
+
+// fdLine is where the order of an interpreter that is started ahead comes from.
+const fdLine = payload.AheadLine
 
 const (
 	agent = 1000 // uid and gid of the program, if the order names no other
@@ -36,17 +38,37 @@ type order struct {
 	env     []string
 	file    int // descriptor of the file being written, -1 if none
 	ready   bool
-	output  bool // there is a folder for results
-	ahead   interpreter
-	proxy   *string // socket that the proxy leads to, "" = it denies by itself, nil = no proxy
+	output  bool     // there is a folder for results
+	ahead   int      // process of the interpreter that was started ahead, 0 if there is none
+	made    []string // files so far
+	told    bool     // how it is held
+	proxy   *string  // socket that the proxy leads to, "" = it denies by itself, nil = no proxy
 }
 
 func runSandbox() {
-	for fd := 3; fd <= 4; fd++ {
+	for fd := 3; fd <= fdLine; fd++ {
 		syscall.CloseOnExec(fd)
 	}
 	o := order{file: -1, uid: agent}
-	for {
+	o.read()
+	if o.ahead > 0 {
+		go o.provide()
+		o.reap(o.ahead)
+	}
+	o.settle()
+	if !o.stays {
+		syscall.Close(fdPayload)
+	}
+	pid := o.start()
+	if o.stays {
+		go passOn(pid)
+	}
+	o.reap(pid)
+}
+
+// read takes records until Go, or until an interpreter waits for its order.
+func (o *order) read() {
+	for o.ahead == 0 {
 		k, data, err := readRecord()
 		if err != nil {
 			fail(err, "reading what to run")
@@ -57,18 +79,6 @@ func runSandbox() {
 		o.take(k, data)
 	}
 	o.closeFile()
-	o.settle()
-	if !o.stays {
-		syscall.Close(fdPayload)
-	}
-	if o.ahead.pid > 0 {
-		o.reap(o.release())
-	}
-	pid := o.start()
-	if o.stays {
-		go passOn(pid)
-	}
-	o.reap(pid)
 }
 
 // settle does, once, what is the same for every program of this sandbox.
@@ -110,6 +120,7 @@ func (o *order) take(k payload.Kind, data []byte) {
 		must(err, string(data))
 		must(syscall.Fchown(fd, o.uid, o.uid), string(data))
 		o.file = fd
+		o.made = append(o.made, string(data))
 	case payload.Data:
 		for len(data) > 0 {
 			n, err := syscall.Write(o.file, data)
@@ -205,11 +216,15 @@ func (o *order) start() int {
 		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.uid)}},
 	})
 	must(err, o.argv[0])
-	started()
+	o.started()
+	closeStreams()
+	return pid
+}
+
+func closeStreams() {
 	for fd := 0; fd <= 2; fd++ {
 		syscall.Close(fd)
 	}
-	return pid
 }
 
 // lookPath finds a program as execvp would.
@@ -243,13 +258,14 @@ func (o *order) reap(main int) {
 			break
 		}
 	}
-	report(payload.Exit, payload.AppendUint32(nil, uint32(ws)))
+	hold(payload.Exit, payload.AppendUint32(nil, uint32(ws)))
 	for range drainSteps {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		if err == syscall.ECHILD {
 			break
 		}
 		if pid == 0 {
+			flush()
 			_ = syscall.Nanosleep(&syscall.Timespec{Nsec: drainStep}, nil)
 		}
 	}
@@ -258,54 +274,6 @@ func (o *order) reap(main int) {
 	}
 	report(payload.Done, nil)
 	syscall.Exit(0)
-}
-
-func readRecord() (payload.Kind, []byte, error) {
-	var h [payload.HeaderSize]byte
-	if err := readFull(h[:]); err != nil {
-		return 0, nil, err
-	}
-	k, n, err := payload.Header(h[:])
-	if err != nil {
-		return 0, nil, syscall.EMSGSIZE
-	}
-	data := make([]byte, n)
-	return k, data, readFull(data)
-}
-
-func readFull(b []byte) error {
-	for len(b) > 0 {
-		n, err := syscall.Read(fdPayload, b)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if n == 0 {
-			return syscall.EPIPE
-		}
-		b = b[n:]
-	}
-	return nil
-}
-
-var reporting sync.Mutex // keeps records whole
-
-func report(k payload.Kind, data []byte) {
-	reporting.Lock()
-	defer reporting.Unlock()
-	b := payload.Append(nil, k, data)
-	for len(b) > 0 {
-		n, err := syscall.Write(fdReport, b)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil {
-			syscall.Exit(3)
-		}
-		b = b[n:]
-	}
 }
 
 func must(err error, what string) {

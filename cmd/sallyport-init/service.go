@@ -65,11 +65,7 @@ func appendLine(path, line string) {
 func passOn(pid int) {
 	var b [1]byte
 	for {
-		n, err := syscall.Read(fdPayload, b[:])
-		if err == syscall.EINTR {
-			continue
-		}
-		if n != 1 {
+		if readFull(b[:]) != nil {
 			return
 		}
 		_ = syscall.Kill(-pid, syscall.SIGTERM)

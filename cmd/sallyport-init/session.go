@@ -130,11 +130,13 @@ func reapAll(to int) {
 func (r *room) hear(fd int) {
 	switch {
 	case fd == fdPayload:
-		k, data, err := readRecord()
-		if err != nil {
-			syscall.Exit(0) // the host is gone, and with process 1 everything ends
+		for more := true; more; more = pending() {
+			k, data, err := readRecord()
+			if err != nil {
+				syscall.Exit(0) // the host is gone, and with process 1 everything ends
+			}
+			r.follow(k, data)
 		}
-		r.follow(k, data)
 	case fd == r.kids:
 		var b [8]byte
 		if n, err := syscall.Read(fd, b[:]); n == len(b) && err == nil { // pipes keep small writes whole

@@ -1,10 +1,10 @@
 // Command sallyport-runsc is gVisor with only the commands that sallyport uses.
 //
 // It is executed twice per sandbox and so links nothing else. It differs from
-// upstream's runsc in five small ways, one file each: it joins the cgroups it is
+// upstream's runsc in six small ways, one file each: it joins the cgroups it is
 // given before it does anything (join.go), it reports which limits a program ran
-// into (sink.go), it shows the program its own memory limit instead of the
-// host's memory (meminfo.go), it has its seccomp filters compiled beforehand
+// into (sink.go) and when it has ended (exits.go), it shows the program its own limits instead of the host's memory
+// and processors (limits.go), it has its seccomp filters compiled beforehand
 // (precompiled.go), and it can hand out a sandbox's state without a file
 // (freeze.go).
 package main
@@ -28,11 +28,13 @@ func main() {
 		os.Exit(125)
 	}
 	postponeCollection()
-	os.Args = showMemoryLimit(os.Args)
+	os.Args = showLimits(os.Args)
+	workOnAll(os.Args)
 	if os.Args[0] == "runsc-sandbox" {
 		usePrecompiledFilters()
 	}
 	registerLimitsSink()
+	registerExitsSink()
 	cmds := map[util.SubCommand]string{
 		new(cmd.Create): "", new(cmd.Start): "", new(cmd.Run): "", new(cmd.Delete): "", new(cmd.Kill): "",
 		new(freeze): "", new(cmd.Restore): "",

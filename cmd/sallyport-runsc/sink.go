@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -39,20 +40,20 @@ const (
 )
 
 func registerLimitsSink() {
-	seccheck.RegisterSink(seccheck.SinkDesc{Name: sinkName, Setup: setupLimitsSink, New: newLimitsSink})
+	seccheck.RegisterSink(seccheck.SinkDesc{Name: sinkName, Setup: setupPipe, New: newLimitsSink})
 }
 
-// setupLimitsSink runs outside the sandbox; config names the inherited pipe.
-func setupLimitsSink(config map[string]any) (*os.File, error) {
+// setupPipe runs outside the sandbox; config names the inherited pipe.
+func setupPipe(config map[string]any) (*os.File, error) {
 	n, ok := config["fd"].(float64)
 	if !ok {
-		return nil, fmt.Errorf("%s: no fd in the configuration", sinkName)
+		return nil, errors.New("a sink: no fd in the configuration")
 	}
 	dup, err := unix.FcntlInt(uintptr(n), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
-		return nil, fmt.Errorf("%s: fd %v: %w", sinkName, n, err)
+		return nil, fmt.Errorf("a sink: fd %v: %w", n, err)
 	}
-	return os.NewFile(uintptr(dup), sinkName), nil
+	return os.NewFile(uintptr(dup), "sink"), nil
 }
 
 func newLimitsSink(config map[string]any, out *fd.FD) (seccheck.Sink, error) {
@@ -60,6 +61,7 @@ func newLimitsSink(config map[string]any, out *fd.FD) (seccheck.Sink, error) {
 	if out == nil || len(forks) == 0 {
 		return nil, fmt.Errorf("%s: want a pipe and the forks", sinkName)
 	}
+	oneAtATime() // a sink is made when the sandbox's kernel is, and before any program
 	s := &limitsSink{out: out}
 	for _, f := range forks {
 		n, _ := f.(float64)
