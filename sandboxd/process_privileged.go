@@ -35,8 +35,9 @@ type serverProcess struct {
 	ask func() // it to end
 	end func() // ends it and all that it started
 
-	exited chan struct{} // closed when it and all that it started are gone
-	status serverStatus  // valid once exited is closed
+	news   chan *sandboxpb.ServeNews // of one in a sandbox; closed before exited is
+	exited chan struct{}             // closed when it and all that it started are gone
+	status serverStatus              // valid once exited is closed
 	once   sync.Once
 }
 

@@ -22,6 +22,7 @@ import (
 	"sallyport.dev/sallyport/gvisor/session"
 	"sallyport.dev/sallyport/sandboxd/install"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+	"sallyport.dev/sallyport/sandboxd/volume"
 )
 
 // A Tier runs one program in one sandbox. (gvisor)
@@ -48,15 +49,19 @@ type Config struct {
 	Services Services
 	Nursery  Nursery
 	Servers  ServerConfig
+	Volumes  *volume.Store // servers' own folders; nil: they are only looked at
 
 	Sessions *session.Sessions // nil: none are kept
+	Grace    time.Duration     // that a gateway may be away before its sessions end; 0 means DefaultGrace
 }
 
 // A Server answers gateways.
 type Server struct {
 	sandboxpb.UnimplementedSandboxesServer
-	cfg      Config
-	packages *install.Store
+	cfg       Config
+	packages  *install.Store
+	gateways  *gateways
+	noVolumes sync.Once // said that there are none
 
 	mu      sync.Mutex
 	servers map[string]int // name → how many run
@@ -65,9 +70,18 @@ type Server struct {
 // NewServer returns a server that is ready to be registered with grpc.
 func NewServer(cfg Config) *Server {
 	s := &Server{cfg: cfg, servers: map[string]int{}}
+	s.gateways = newGateways(cfg.Grace, func(gateway string) int {
+		if cfg.Sessions == nil {
+			return 0
+		}
+		return cfg.Sessions.EndOf(ownedBy(gateway, ""), "its gateway is gone")
+	})
 	s.packages = &install.Store{Dir: filepath.Join(cfg.Servers.State, "packages"), Run: s.npm, Environ: cfg.Servers.Environ}
 	if err := s.packages.Clean(); err != nil {
 		slog.Warn("an unfinished installation could not be removed", "err", err)
+	}
+	if err := volume.Clean(cfg.Servers.homes()); err != nil {
+		slog.Warn("the folder of a server that runs no more stays mounted", "err", err)
 	}
 	return s
 }
@@ -113,12 +127,17 @@ func toReply(res gvisor.Result) *sandboxpb.RunReply {
 	for _, p := range res.Output.LeftOut {
 		reply.LeftOut = append(reply.LeftOut, strings.ToValidUTF8(p, "\uFFFD"))
 	}
-	for _, a := range res.Connections {
-		reply.Attempts = append(reply.Attempts, &sandboxpb.Attempt{
-			Target: a.Target, Allowed: a.Allowed, Reason: a.Reason, Count: int32(min(a.Count, math.MaxInt32)), Bytes: a.Bytes,
+	reply.Attempts = toAttempts(res.Connections)
+	return reply
+}
+
+func toAttempts(all []sallyport.Connection) (out []*sandboxpb.Attempt) {
+	for _, a := range all {
+		out = append(out, &sandboxpb.Attempt{
+			Target: strings.ToValidUTF8(a.Target, "\uFFFD"), Allowed: a.Allowed, Reason: a.Reason, Count: int32(min(a.Count, math.MaxInt32)), Bytes: a.Bytes,
 		})
 	}
-	return reply
+	return out
 }
 
 // List implements the protocol.
@@ -130,6 +149,13 @@ func (s *Server) List(context.Context, *sandboxpb.ListRequest) (*sandboxpb.ListR
 		reply.Sandboxes = append(reply.Sandboxes, &sandboxpb.Sandbox{
 			Id: r.ID, Tier: gvisor.Tier, CallId: r.CallID, StartedUnixMs: r.Started.UnixMilli(), Deleting: r.Deleting,
 		})
+	}
+	if s.cfg.Sessions != nil {
+		h := s.cfg.Sessions.Held()
+		reply.Sessions = &sandboxpb.Held{
+			Kept: int32(h.Kept), Frozen: int32(h.Frozen), Most: int32(h.Most), MostOfOwner: int32(h.MostOfOwner),
+			RestMs: h.Rest.Milliseconds(), IdleMs: h.Idle.Milliseconds(), LifeMs: h.Life.Milliseconds(),
+		}
 	}
 	for name := range s.servers {
 		reply.Servers = append(reply.Servers, name)

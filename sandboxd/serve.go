@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -42,6 +43,9 @@ func (s *Server) Serve(stream serveStream) error {
 	var out sync.WaitGroup
 	out.Go(func() { pump(p, p.stdout, send, stdoutReply) })
 	out.Go(func() { pump(p, p.stderr, send, stderrReply) })
+	if p.news != nil {
+		out.Go(func() { pass(p, send) })
+	}
 	select {
 	case <-p.exited:
 	case <-stream.Context().Done():
@@ -137,6 +141,34 @@ func pump(p *serverProcess, r io.ReadCloser, send *serialSender, reply func([]by
 		if err != nil {
 			return
 		}
+	}
+}
+
+// pass sends what the server did beside what it said. Where nobody takes it, it is
+// in the log at least.
+func pass(p *serverProcess, send *serialSender) {
+	for n := range p.news {
+		if send.send(&sandboxpb.ServeReply{Message: &sandboxpb.ServeReply_News{News: n}}) != nil {
+			p.logNews(n)
+		}
+	}
+}
+
+func (p *serverProcess) logNews(n *sandboxpb.ServeNews) {
+	for _, a := range n.Attempts {
+		slog.Info("a server reached out", "server", p.name, "target", a.Target, "allowed", a.Allowed, "reason", a.Reason, "count", a.Count, "bytes", a.Bytes)
+	}
+	if len(n.LimitsHit) > 0 {
+		slog.Info("a server ran into limits", "server", p.name, "limits", n.LimitsHit)
+	}
+}
+
+// tell takes news, and never waits: a gateway that takes none has them in the log.
+func (p *serverProcess) tell(n *sandboxpb.ServeNews) {
+	select {
+	case p.news <- n:
+	default:
+		p.logNews(n)
 	}
 }
 

@@ -5,14 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"syscall"
-	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
@@ -27,11 +23,9 @@ type Services interface {
 }
 
 const (
-	defaultState = 256 << 20   // bytes of a server's own folder
-	stateFiles   = 20_000      // and files in it
-	stateLook    = time.Second // between looks at it
-	npmMemory    = 1 << 30     // of an installation
-	npmOutput    = 256 << 10   // of what it says
+	npmMemory   = 1 << 30   // of an installation
+	npmOutput   = 256 << 10 // of what it says
+	newsWaiting = 16        // that a gateway has not taken yet
 )
 
 // serviceLimits are those of a server in a sandbox that names none.
@@ -70,13 +64,6 @@ func (s *Server) startService(ctx context.Context, start *sandboxpb.ServeStart) 
 	if err != nil {
 		return nil, err
 	}
-	home, bound := v.Folders[0].Path, start.StateBytes
-	if bound <= 0 {
-		bound = defaultState
-	}
-	if size, files := measure(home, bound); size > bound || files > stateFiles {
-		return nil, refused(sallyport.Unavailable, "delete what is not needed from "+home+", or raise the server's limit state", "the server's own folder is full: more than %d bytes or %d files", bound, stateFiles)
-	}
 	command, named, err := install.Parse(start.Argv)
 	if err != nil {
 		return nil, err
@@ -92,17 +79,28 @@ func (s *Server) startService(ctx context.Context, start *sandboxpb.ServeStart) 
 			return nil, err
 		}
 	}
-	return s.launchService(ctx, start.Name, bound, v)
+	own, err := s.openState(v.Folders[0].Path, uid, start.StateBytes)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.launchService(ctx, start.Name, own, v)
+	if err != nil {
+		own.close()
+	}
+	return p, err
 }
 
-func (s *Server) launchService(ctx context.Context, name string, bound int64, v gvisor.Service) (*serverProcess, error) {
-	p := &serverProcess{name: name, exited: make(chan struct{})}
+func (s *Server) launchService(ctx context.Context, name string, own *state, v gvisor.Service) (*serverProcess, error) {
+	p := &serverProcess{name: name, news: make(chan *sandboxpb.ServeNews, newsWaiting), exited: make(chan struct{})}
 	theirs, err := p.openStreams()
 	if err != nil {
 		return nil, err
 	}
 	defer closeAll(theirs[:])
 	v.Stdin, v.Stdout, v.Stderr = theirs[0], theirs[1], theirs[2]
+	v.Told = func(c []sallyport.Connection, limits []string) {
+		p.tell(&sandboxpb.ServeNews{Attempts: toAttempts(c), LimitsHit: limits})
+	}
 	i, err := s.cfg.Services.Serve(ctx, v)
 	if err != nil {
 		p.closeStreams()
@@ -112,61 +110,26 @@ func (s *Server) launchService(ctx context.Context, name string, bound int64, v 
 		i.Kill()
 		<-i.Done()
 	}
-	var full atomic.Bool
-	go watchState(v.Folders[0].Path, bound, i, &full)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		own.watch(i, p.tell)
+	}()
 	go func() {
 		e := i.Exit()
+		<-watched
 		if e.Err != nil {
 			slog.Error("a server left something behind", "server", name, "err", e.Err)
 		}
-		for _, a := range e.Connections {
-			slog.Info("a server reached out", "server", name, "target", a.Target, "allowed", a.Allowed, "reason", a.Reason, "count", a.Count, "bytes", a.Bytes)
+		if len(e.Connections)+len(e.LimitsHit) > 0 {
+			p.tell(&sandboxpb.ServeNews{Attempts: toAttempts(e.Connections), LimitsHit: e.LimitsHit})
 		}
 		status := serverStatus{code: e.Code, signal: e.Signal, oom: e.OutOfMemory}
-		if full.Load() {
-			status.said = fmt.Sprintf("stopped, for its own folder holds more than %d bytes or %d files", bound, stateFiles)
-		}
+		status.said = own.close()
+		close(p.news)
 		p.ended(status)
 	}()
 	return p, nil
-}
-
-// watchState ends a service whose own folder grows beyond its bound. gVisor has
-// no quotas for a folder of the host: what a server writes between two looks is
-// what it can have in excess.
-func watchState(home string, bound int64, i *gvisor.Instance, full *atomic.Bool) {
-	t := time.NewTicker(stateLook)
-	defer t.Stop()
-	for {
-		select {
-		case <-i.Done():
-			return
-		case <-t.C:
-			if size, files := measure(home, bound); size > bound || files > stateFiles {
-				full.Store(true)
-				i.Kill()
-				return
-			}
-		}
-	}
-}
-
-// measure adds up what a folder holds, until it is more than bound. It follows
-// no links.
-func measure(dir string, bound int64) (size int64, files int) {
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error { // what vanishes meanwhile counts as nothing
-		if files++; size > bound || files > stateFiles {
-			return fs.SkipAll
-		}
-		if err != nil || d.IsDir() {
-			return nil //nolint:nilerr // see above
-		}
-		if info, err := d.Info(); err == nil {
-			size += max(info.Size(), allocated(info))
-		}
-		return nil
-	})
-	return size, files
 }
 
 // Install implements the protocol.
@@ -238,12 +201,4 @@ func (f *firstBytes) Read(b []byte) (int, error) {
 	kept := min(n, f.left)
 	f.left -= kept
 	return kept, err
-}
-
-// allocated is what a file takes on the disk.
-func allocated(info fs.FileInfo) int64 {
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return st.Blocks * 512
-	}
-	return 0
 }

@@ -22,13 +22,17 @@ func (s *Server) sessions() (*session.Sessions, error) {
 	return s.cfg.Sessions, nil
 }
 
+// ownedBy is an owner among those of one gateway.
+func ownedBy(gateway, owner string) string { return gateway + "/" + owner }
+
 // find checks a reference. Where the session is, or whether, it does not say.
-func (s *Server) find(r *sandboxpb.SessionRef) (*session.Sessions, session.Key, session.Terms, error) {
+func (s *Server) find(ctx context.Context, r *sandboxpb.SessionRef) (*session.Sessions, session.Key, session.Terms, error) {
 	x, err := s.sessions()
 	k := session.Key{Owner: r.GetOwner(), Name: r.GetName()}
 	if err == nil && (k.Owner == "" || k.Name == "" || len(k.Owner) > maxName || len(k.Name) > maxName) {
 		err = refused(sallyport.Invalid, "name a session", "a session needs an owner and a name")
 	}
+	k.Owner = ownedBy(gatewayOf(ctx), k.Owner)
 	return x, k, r.GetTerms(), err
 }
 
@@ -46,7 +50,7 @@ func (s *Server) run(ctx context.Context, r *sandboxpb.RunRequest, told func(std
 		res, err := tier.Run(ctx, req)
 		return toReply(res), err
 	}
-	x, k, terms, err := s.find(in.Ref)
+	x, k, terms, err := s.find(ctx, in.Ref)
 	if err != nil {
 		return nil, err
 	}
@@ -78,13 +82,13 @@ func (s *Server) Follow(r *sandboxpb.RunRequest, stream grpc.ServerStreamingServ
 }
 
 // Sessions implements the protocol.
-func (s *Server) Sessions(_ context.Context, r *sandboxpb.SessionsRequest) (*sandboxpb.SessionsReply, error) {
+func (s *Server) Sessions(ctx context.Context, r *sandboxpb.SessionsRequest) (*sandboxpb.SessionsReply, error) {
 	x, err := s.sessions()
 	if err != nil {
 		return nil, sandboxpb.ToStatus(err)
 	}
 	reply := &sandboxpb.SessionsReply{}
-	for _, i := range x.List(r.Owner) {
+	for _, i := range x.List(ownedBy(gatewayOf(ctx), r.Owner)) {
 		reply.Sessions = append(reply.Sessions, &sandboxpb.Session{
 			Name: i.Name, SandboxId: i.ID, SinceUnixMs: i.Since.UnixMilli(), UsedUnixMs: i.Used.UnixMilli(), Jobs: int32(i.Jobs), Frozen: i.Frozen,
 		})
@@ -93,8 +97,8 @@ func (s *Server) Sessions(_ context.Context, r *sandboxpb.SessionsRequest) (*san
 }
 
 // EndSession implements the protocol.
-func (s *Server) EndSession(_ context.Context, r *sandboxpb.SessionRef) (*sandboxpb.EndSessionReply, error) {
-	x, k, _, err := s.find(r)
+func (s *Server) EndSession(ctx context.Context, r *sandboxpb.SessionRef) (*sandboxpb.EndSessionReply, error) {
+	x, k, _, err := s.find(ctx, r)
 	if err == nil {
 		err = x.End(k)
 	}
@@ -103,7 +107,7 @@ func (s *Server) EndSession(_ context.Context, r *sandboxpb.SessionRef) (*sandbo
 
 // Job implements the protocol.
 func (s *Server) Job(ctx context.Context, r *sandboxpb.JobRequest) (*sandboxpb.JobReply, error) {
-	x, k, _, err := s.find(r.Session)
+	x, k, _, err := s.find(ctx, r.Session)
 	if err != nil {
 		return nil, sandboxpb.ToStatus(err)
 	}
@@ -123,7 +127,7 @@ func (s *Server) PutFile(stream grpc.ClientStreamingServer[sandboxpb.PutFileRequ
 	if start == nil {
 		return sandboxpb.ToStatus(refused(sallyport.Invalid, "send start first", "the first message must be start"))
 	}
-	x, k, terms, err := s.find(start.Session)
+	x, k, terms, err := s.find(stream.Context(), start.Session)
 	if err != nil {
 		return sandboxpb.ToStatus(err)
 	}
@@ -159,7 +163,7 @@ func (p *putReader) Read(b []byte) (int, error) {
 
 // GetFile implements the protocol.
 func (s *Server) GetFile(r *sandboxpb.GetFileRequest, stream grpc.ServerStreamingServer[sandboxpb.GetFileReply]) error {
-	x, k, terms, err := s.find(r.Session)
+	x, k, terms, err := s.find(stream.Context(), r.Session)
 	if err != nil {
 		return sandboxpb.ToStatus(err)
 	}
@@ -181,7 +185,7 @@ func (g getWriter) Write(b []byte) (int, error) {
 
 // ListFiles implements the protocol.
 func (s *Server) ListFiles(ctx context.Context, r *sandboxpb.ListFilesRequest) (*sandboxpb.ListFilesReply, error) {
-	x, k, terms, err := s.find(r.Session)
+	x, k, terms, err := s.find(ctx, r.Session)
 	if err != nil {
 		return nil, sandboxpb.ToStatus(err)
 	}

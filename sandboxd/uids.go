@@ -44,6 +44,9 @@ func (c ServerConfig) withDefaults() ServerConfig {
 
 var serverName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
+// homes is the folder of the servers' homes.
+func (c ServerConfig) homes() string { return filepath.Join(c.State, "servers") }
+
 // identity gives a server its uid and its home, the same ones each time. Two
 // names never share a uid; a range that is used up is an error.
 func (c ServerConfig) identity(name string) (uid int, home string, err error) {
@@ -51,7 +54,7 @@ func (c ServerConfig) identity(name string) (uid int, home string, err error) {
 	if !serverName.MatchString(name) {
 		return 0, "", refused(sallyport.Invalid, "use letters, digits, - and _", "%.64q is not a server's name", name)
 	}
-	dir := filepath.Join(c.State, "servers")
+	dir := c.homes()
 	home = filepath.Join(dir, name)
 	for _, d := range []string{dir, filepath.Dir(c.Book)} {
 		if err := os.MkdirAll(d, 0o711); err != nil {

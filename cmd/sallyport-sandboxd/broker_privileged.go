@@ -77,6 +77,22 @@ func (b *brokerProcess) Open(id string, w gvisor.Way, within time.Duration, l *n
 	return ca, func() gvisor.Passed { return told(account()) }, nil
 }
 
+// Tell implements gvisor.Teller. What a broker that is gone saw is lost; the end
+// of the sandbox says so.
+func (b *brokerProcess) Tell(id string) []sallyport.Connection {
+	b.mu.Lock()
+	remote := b.remote
+	b.mu.Unlock()
+	if remote == nil {
+		return nil
+	}
+	a, err := remote.Tell(id)
+	if err != nil {
+		return nil
+	}
+	return a.Connections
+}
+
 // grantOf checks a way and makes a grant of it. An authority exists only where
 // secrets are to go into HTTPS requests.
 func grantOf(id string, w gvisor.Way, within time.Duration) (egress.Grant, error) {
@@ -227,7 +243,7 @@ func parseBroker(private, gateways string) (*egress.Broker, error) {
 		b.Private = append(b.Private, p)
 	}
 	for _, s := range list(gateways) {
-		own, err := ownAddresses(s)
+		own, err := egress.OwnAddresses(s)
 		if err != nil {
 			return nil, fmt.Errorf("the gateway's address: %w", err)
 		}
@@ -238,27 +254,4 @@ func parseBroker(private, gateways string) (*egress.Broker, error) {
 
 func list(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
-}
-
-// ownAddresses are those at which a gateway that listens on s is found.
-func ownAddresses(s string) ([]netip.AddrPort, error) {
-	tcp, err := net.ResolveTCPAddr("tcp", s)
-	if err != nil {
-		return nil, err
-	}
-	at := tcp.AddrPort()
-	if at.Addr().IsValid() && !at.Addr().IsUnspecified() {
-		return []netip.AddrPort{at}, nil
-	}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, err
-	}
-	out := []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port())} // so that loopback counts on its own
-	for _, a := range all {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			out = append(out, netip.AddrPortFrom(p.Addr(), at.Port()))
-		}
-	}
-	return out, nil
 }

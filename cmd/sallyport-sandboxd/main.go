@@ -24,7 +24,10 @@ import (
 	"sallyport.dev/sallyport/gvisor/session"
 	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/sandboxd"
+	"sallyport.dev/sallyport/sandboxd/volume"
 )
+
+const runDir = "/run/sallyport-sandboxd"
 
 type options struct {
 	run, state, book, cache, programs    string
@@ -34,7 +37,9 @@ type options struct {
 
 	sessions, sessionsOf int
 	rest, idle, life     time.Duration
+	grace                time.Duration
 	closed               []string
+	volumes              bool
 }
 
 func main() {
@@ -42,22 +47,32 @@ func main() {
 		brokerMain(os.Args[2:])
 		return
 	}
+	if len(os.Args) > 3 && os.Args[1] == runImageWord {
+		if err := runImage(os.Args[2], os.Args[3:]); err != nil {
+			fail(err)
+		}
+		return
+	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)).With("from", "sandboxd")) // beside the gateway's lines
 	o := parse(os.Args[1:])
 	if err := serve(o); err != nil {
-		if e, ok := errors.AsType[*sallyport.Error](err); ok {
-			err = fmt.Errorf("%s (hint: %s)", e.Message, e.Hint)
-		}
-		fmt.Fprintln(os.Stderr, "sallyport-sandboxd:", err)
-		os.Exit(5)
+		fail(err)
 	}
+}
+
+func fail(err error) {
+	if e, ok := errors.AsType[*sallyport.Error](err); ok {
+		err = fmt.Errorf("%s (hint: %s)", e.Message, e.Hint)
+	}
+	fmt.Fprintln(os.Stderr, "sallyport-sandboxd:", err)
+	os.Exit(5)
 }
 
 func parse(args []string) options {
 	var o options
 	self, _ := os.Executable()
 	f := flag.NewFlagSet("sallyport-sandboxd", flag.ExitOnError)
-	f.StringVar(&o.run, "run", "/run/sallyport-sandboxd", "runtime folder; emptied of what an earlier sandbox host left")
+	f.StringVar(&o.run, "run", runDir, "runtime folder; emptied of what an earlier sandbox host left")
 	f.StringVar(&o.state, "state", "/var/lib/sallyport-sandboxd", "folder of the servers' homes")
 	f.StringVar(&o.book, "uids", "/var/lib/sallyport-sandboxd/uids.json", "file that says which server has which uid, one for all sandbox hosts of a machine")
 	f.StringVar(&o.cache, "cache", image.CacheDir(os.Getenv, os.Geteuid()), "folder of the images")
@@ -75,6 +90,8 @@ func parse(args []string) options {
 	f.DurationVar(&o.rest, "session-rest", time.Minute, "time without a call after which a session's memory goes to an encrypted file; 0 for never")
 	f.DurationVar(&o.idle, "session-idle", 10*time.Minute, "time without a call after which a session ends")
 	f.DurationVar(&o.life, "session-life", 8*time.Hour, "time after which a session ends in any case")
+	f.DurationVar(&o.grace, "gateway-grace", sandboxd.DefaultGrace, "with -socket: time after which the sessions of a gateway that is gone end")
+	f.BoolVar(&o.volumes, "volumes", true, "keep servers' own folders in file systems of their size (needs loop devices and mkfs.ext4); else they are looked at once a second")
 	f.Func("closed", "folder that no server is shown as a root, such as a gateway's data folder; may repeat", func(s string) error {
 		if !filepath.IsAbs(s) {
 			return errors.New("want an absolute path")
@@ -119,8 +136,12 @@ func serve(o options) error {
 		return err
 	}
 	defer sessions.Close()
+	var volumes *volume.Store
+	if o.volumes {
+		volumes = &volume.Store{}
+	}
 	g := sandboxd.NewServer(sandboxd.Config{
-		GVisor: host, Services: host, Nursery: host, Sessions: sessions,
+		GVisor: host, Services: host, Nursery: host, Sessions: sessions, Grace: o.grace, Volumes: volumes,
 		Servers: sandboxd.ServerConfig{
 			State: o.state, Book: o.book, FirstUID: o.firstUID, Init: filepath.Join(o.programs, gvisor.InitProgram),
 			Closed: append(o.closed, o.run, o.cache), Environ: os.Environ(),
@@ -137,6 +158,9 @@ func serve(o options) error {
 	sessions.Close()
 	host.Close() // ends every call, so that stopping has nothing to wait for
 	g.Stop()
+	if e := volumes.Close(); e != nil {
+		slog.Error("a server's own folder stays mounted", "err", e)
+	}
 	if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, net.ErrClosed) {
 		return nil
 	}

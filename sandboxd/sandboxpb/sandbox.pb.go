@@ -1227,6 +1227,78 @@ func (*RunEvent_Stderr) isRunEvent_Message() {}
 
 func (*RunEvent_Done) isRunEvent_Message() {}
 
+type AttendRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttendRequest) Reset() {
+	*x = AttendRequest{}
+	mi := &file_sandbox_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttendRequest) ProtoMessage() {}
+
+func (x *AttendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
+func (*AttendRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{13}
+}
+
+type AttendReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttendReply) Reset() {
+	*x = AttendReply{}
+	mi := &file_sandbox_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttendReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttendReply) ProtoMessage() {}
+
+func (x *AttendReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttendReply.ProtoReflect.Descriptor instead.
+func (*AttendReply) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{14}
+}
+
 type SessionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Owner         string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
@@ -1236,7 +1308,7 @@ type SessionsRequest struct {
 
 func (x *SessionsRequest) Reset() {
 	*x = SessionsRequest{}
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1320,7 @@ func (x *SessionsRequest) String() string {
 func (*SessionsRequest) ProtoMessage() {}
 
 func (x *SessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1333,7 @@ func (x *SessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsRequest.ProtoReflect.Descriptor instead.
 func (*SessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SessionsRequest) GetOwner() string {
@@ -1280,7 +1352,7 @@ type SessionsReply struct {
 
 func (x *SessionsReply) Reset() {
 	*x = SessionsReply{}
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1364,7 @@ func (x *SessionsReply) String() string {
 func (*SessionsReply) ProtoMessage() {}
 
 func (x *SessionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1377,7 @@ func (x *SessionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsReply.ProtoReflect.Descriptor instead.
 func (*SessionsReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SessionsReply) GetSessions() []*Session {
@@ -1329,7 +1401,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1413,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1426,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Session) GetName() string {
@@ -1407,7 +1479,7 @@ type EndSessionReply struct {
 
 func (x *EndSessionReply) Reset() {
 	*x = EndSessionReply{}
-	mi := &file_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1491,7 @@ func (x *EndSessionReply) String() string {
 func (*EndSessionReply) ProtoMessage() {}
 
 func (x *EndSessionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1504,7 @@ func (x *EndSessionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionReply.ProtoReflect.Descriptor instead.
 func (*EndSessionReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 type JobRequest struct {
@@ -1446,7 +1518,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1530,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1543,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobRequest) GetSession() *SessionRef {
@@ -1509,7 +1581,7 @@ type JobReply struct {
 
 func (x *JobReply) Reset() {
 	*x = JobReply{}
-	mi := &file_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1593,7 @@ func (x *JobReply) String() string {
 func (*JobReply) ProtoMessage() {}
 
 func (x *JobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1606,7 @@ func (x *JobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobReply.ProtoReflect.Descriptor instead.
 func (*JobReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobReply) GetOutput() []byte {
@@ -1592,7 +1664,7 @@ type PutFileRequest struct {
 
 func (x *PutFileRequest) Reset() {
 	*x = PutFileRequest{}
-	mi := &file_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1604,7 +1676,7 @@ func (x *PutFileRequest) String() string {
 func (*PutFileRequest) ProtoMessage() {}
 
 func (x *PutFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1617,7 +1689,7 @@ func (x *PutFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileRequest.ProtoReflect.Descriptor instead.
 func (*PutFileRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PutFileRequest) GetMessage() isPutFileRequest_Message {
@@ -1672,7 +1744,7 @@ type PutFileStart struct {
 
 func (x *PutFileStart) Reset() {
 	*x = PutFileStart{}
-	mi := &file_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1756,7 @@ func (x *PutFileStart) String() string {
 func (*PutFileStart) ProtoMessage() {}
 
 func (x *PutFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1769,7 @@ func (x *PutFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileStart.ProtoReflect.Descriptor instead.
 func (*PutFileStart) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PutFileStart) GetSession() *SessionRef {
@@ -1730,7 +1802,7 @@ type PutFileReply struct {
 
 func (x *PutFileReply) Reset() {
 	*x = PutFileReply{}
-	mi := &file_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1814,7 @@ func (x *PutFileReply) String() string {
 func (*PutFileReply) ProtoMessage() {}
 
 func (x *PutFileReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1827,7 @@ func (x *PutFileReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileReply.ProtoReflect.Descriptor instead.
 func (*PutFileReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PutFileReply) GetSize() int64 {
@@ -1777,7 +1849,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +1861,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +1874,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetFileRequest) GetSession() *SessionRef {
@@ -1846,7 +1918,7 @@ type GetFileReply struct {
 
 func (x *GetFileReply) Reset() {
 	*x = GetFileReply{}
-	mi := &file_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +1930,7 @@ func (x *GetFileReply) String() string {
 func (*GetFileReply) ProtoMessage() {}
 
 func (x *GetFileReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +1943,7 @@ func (x *GetFileReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileReply.ProtoReflect.Descriptor instead.
 func (*GetFileReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetFileReply) GetMessage() isGetFileReply_Message {
@@ -1925,7 +1997,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1937,7 +2009,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1950,7 +2022,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListFilesRequest) GetSession() *SessionRef {
@@ -1977,7 +2049,7 @@ type ListFilesReply struct {
 
 func (x *ListFilesReply) Reset() {
 	*x = ListFilesReply{}
-	mi := &file_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2061,7 @@ func (x *ListFilesReply) String() string {
 func (*ListFilesReply) ProtoMessage() {}
 
 func (x *ListFilesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2074,7 @@ func (x *ListFilesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesReply.ProtoReflect.Descriptor instead.
 func (*ListFilesReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListFilesReply) GetEntries() []*FileEntry {
@@ -2031,7 +2103,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2115,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2128,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FileEntry) GetName() []byte {
@@ -2095,7 +2167,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +2179,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,20 +2192,21 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 type ListReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sandboxes     []*Sandbox             `protobuf:"bytes,1,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
 	Servers       []string               `protobuf:"bytes,2,rep,name=servers,proto3" json:"servers,omitempty"`
+	Sessions      *Held                  `protobuf:"bytes,3,opt,name=sessions,proto3" json:"sessions,omitempty"` // unset: none are kept
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2218,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2231,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListReply) GetSandboxes() []*Sandbox {
@@ -2175,6 +2248,106 @@ func (x *ListReply) GetServers() []string {
 	return nil
 }
 
+func (x *ListReply) GetSessions() *Held {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+// Held tells of the sessions of all gateways, and what bounds them.
+type Held struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kept          int32                  `protobuf:"varint,1,opt,name=kept,proto3" json:"kept,omitempty"` // frozen ones too
+	Frozen        int32                  `protobuf:"varint,2,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	Most          int32                  `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"`
+	MostOfOwner   int32                  `protobuf:"varint,4,opt,name=most_of_owner,json=mostOfOwner,proto3" json:"most_of_owner,omitempty"`
+	RestMs        int64                  `protobuf:"varint,5,opt,name=rest_ms,json=restMs,proto3" json:"rest_ms,omitempty"` // 0: they are never frozen
+	IdleMs        int64                  `protobuf:"varint,6,opt,name=idle_ms,json=idleMs,proto3" json:"idle_ms,omitempty"`
+	LifeMs        int64                  `protobuf:"varint,7,opt,name=life_ms,json=lifeMs,proto3" json:"life_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Held) Reset() {
+	*x = Held{}
+	mi := &file_sandbox_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Held) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Held) ProtoMessage() {}
+
+func (x *Held) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Held.ProtoReflect.Descriptor instead.
+func (*Held) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Held) GetKept() int32 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *Held) GetFrozen() int32 {
+	if x != nil {
+		return x.Frozen
+	}
+	return 0
+}
+
+func (x *Held) GetMost() int32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+func (x *Held) GetMostOfOwner() int32 {
+	if x != nil {
+		return x.MostOfOwner
+	}
+	return 0
+}
+
+func (x *Held) GetRestMs() int64 {
+	if x != nil {
+		return x.RestMs
+	}
+	return 0
+}
+
+func (x *Held) GetIdleMs() int64 {
+	if x != nil {
+		return x.IdleMs
+	}
+	return 0
+}
+
+func (x *Held) GetLifeMs() int64 {
+	if x != nil {
+		return x.LifeMs
+	}
+	return 0
+}
+
 type Sandbox struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2188,7 +2361,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2373,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2386,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Sandbox) GetId() string {
@@ -2260,7 +2433,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2445,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2458,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *KillRequest) GetSandboxId() string {
@@ -2304,7 +2477,7 @@ type KillReply struct {
 
 func (x *KillReply) Reset() {
 	*x = KillReply{}
-	mi := &file_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2489,7 @@ func (x *KillReply) String() string {
 func (*KillReply) ProtoMessage() {}
 
 func (x *KillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2502,7 @@ func (x *KillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillReply.ProtoReflect.Descriptor instead.
 func (*KillReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *KillReply) GetExisted() bool {
@@ -2354,7 +2527,7 @@ type ServeRequest struct {
 
 func (x *ServeRequest) Reset() {
 	*x = ServeRequest{}
-	mi := &file_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2539,7 @@ func (x *ServeRequest) String() string {
 func (*ServeRequest) ProtoMessage() {}
 
 func (x *ServeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2552,7 @@ func (x *ServeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeRequest.ProtoReflect.Descriptor instead.
 func (*ServeRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ServeRequest) GetMessage() isServeRequest_Message {
@@ -2471,7 +2644,7 @@ type ServeStart struct {
 
 func (x *ServeStart) Reset() {
 	*x = ServeStart{}
-	mi := &file_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2656,7 @@ func (x *ServeStart) String() string {
 func (*ServeStart) ProtoMessage() {}
 
 func (x *ServeStart) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2496,7 +2669,7 @@ func (x *ServeStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeStart.ProtoReflect.Descriptor instead.
 func (*ServeStart) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ServeStart) GetName() string {
@@ -2573,7 +2746,7 @@ type Root struct {
 
 func (x *Root) Reset() {
 	*x = Root{}
-	mi := &file_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2585,7 +2758,7 @@ func (x *Root) String() string {
 func (*Root) ProtoMessage() {}
 
 func (x *Root) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2598,7 +2771,7 @@ func (x *Root) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Root.ProtoReflect.Descriptor instead.
 func (*Root) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Root) GetPath() string {
@@ -2626,7 +2799,7 @@ type InstallReply struct {
 
 func (x *InstallReply) Reset() {
 	*x = InstallReply{}
-	mi := &file_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2811,7 @@ func (x *InstallReply) String() string {
 func (*InstallReply) ProtoMessage() {}
 
 func (x *InstallReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +2824,7 @@ func (x *InstallReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallReply.ProtoReflect.Descriptor instead.
 func (*InstallReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *InstallReply) GetPackage() string {
@@ -2683,6 +2856,7 @@ type ServeReply struct {
 	//	*ServeReply_Stdout
 	//	*ServeReply_Stderr
 	//	*ServeReply_Exit
+	//	*ServeReply_News
 	Message       isServeReply_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2690,7 +2864,7 @@ type ServeReply struct {
 
 func (x *ServeReply) Reset() {
 	*x = ServeReply{}
-	mi := &file_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2876,7 @@ func (x *ServeReply) String() string {
 func (*ServeReply) ProtoMessage() {}
 
 func (x *ServeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2889,7 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ServeReply) GetMessage() isServeReply_Message {
@@ -2761,6 +2935,15 @@ func (x *ServeReply) GetExit() *ServeExit {
 	return nil
 }
 
+func (x *ServeReply) GetNews() *ServeNews {
+	if x != nil {
+		if x, ok := x.Message.(*ServeReply_News); ok {
+			return x.News
+		}
+	}
+	return nil
+}
+
 type isServeReply_Message interface {
 	isServeReply_Message()
 }
@@ -2781,6 +2964,10 @@ type ServeReply_Exit struct {
 	Exit *ServeExit `protobuf:"bytes,4,opt,name=exit,proto3,oneof"` // the last message
 }
 
+type ServeReply_News struct {
+	News *ServeNews `protobuf:"bytes,5,opt,name=news,proto3,oneof"`
+}
+
 func (*ServeReply_Started) isServeReply_Message() {}
 
 func (*ServeReply_Stdout) isServeReply_Message() {}
@@ -2788,6 +2975,62 @@ func (*ServeReply_Stdout) isServeReply_Message() {}
 func (*ServeReply_Stderr) isServeReply_Message() {}
 
 func (*ServeReply_Exit) isServeReply_Message() {}
+
+func (*ServeReply_News) isServeReply_Message() {}
+
+// ServeNews tells what a server in a sandbox did lately, beside what it said:
+// now and then, and before its exit. It is bounded.
+type ServeNews struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempts      []*Attempt             `protobuf:"bytes,1,rep,name=attempts,proto3" json:"attempts,omitempty"`                    // to reach something
+	LimitsHit     []string               `protobuf:"bytes,2,rep,name=limits_hit,json=limitsHit,proto3" json:"limits_hit,omitempty"` // that it ran into
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServeNews) Reset() {
+	*x = ServeNews{}
+	mi := &file_sandbox_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServeNews) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServeNews) ProtoMessage() {}
+
+func (x *ServeNews) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServeNews.ProtoReflect.Descriptor instead.
+func (*ServeNews) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ServeNews) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+func (x *ServeNews) GetLimitsHit() []string {
+	if x != nil {
+		return x.LimitsHit
+	}
+	return nil
+}
 
 type ServeExit struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -2803,7 +3046,7 @@ type ServeExit struct {
 
 func (x *ServeExit) Reset() {
 	*x = ServeExit{}
-	mi := &file_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +3058,7 @@ func (x *ServeExit) String() string {
 func (*ServeExit) ProtoMessage() {}
 
 func (x *ServeExit) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +3071,7 @@ func (x *ServeExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeExit.ProtoReflect.Descriptor instead.
 func (*ServeExit) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ServeExit) GetCode() int32 {
@@ -2973,7 +3216,9 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x125\n" +
 	"\x04done\x18\x03 \x01(\v2\x1f.sallyport.sandboxd.v1.RunReplyH\x00R\x04doneB\t\n" +
-	"\amessage\"'\n" +
+	"\amessage\"\x0f\n" +
+	"\rAttendRequest\"\r\n" +
+	"\vAttendReply\"'\n" +
 	"\x0fSessionsRequest\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\"K\n" +
 	"\rSessionsReply\x12:\n" +
@@ -3031,10 +3276,19 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12 \n" +
 	"\ftime_unix_ms\x18\x04 \x01(\x03R\n" +
 	"timeUnixMs\"\r\n" +
-	"\vListRequest\"c\n" +
+	"\vListRequest\"\x9c\x01\n" +
 	"\tListReply\x12<\n" +
 	"\tsandboxes\x18\x01 \x03(\v2\x1e.sallyport.sandboxd.v1.SandboxR\tsandboxes\x12\x18\n" +
-	"\aservers\x18\x02 \x03(\tR\aservers\"\x8a\x01\n" +
+	"\aservers\x18\x02 \x03(\tR\aservers\x127\n" +
+	"\bsessions\x18\x03 \x01(\v2\x1b.sallyport.sandboxd.v1.HeldR\bsessions\"\xb5\x01\n" +
+	"\x04Held\x12\x12\n" +
+	"\x04kept\x18\x01 \x01(\x05R\x04kept\x12\x16\n" +
+	"\x06frozen\x18\x02 \x01(\x05R\x06frozen\x12\x12\n" +
+	"\x04most\x18\x03 \x01(\x05R\x04most\x12\"\n" +
+	"\rmost_of_owner\x18\x04 \x01(\x05R\vmostOfOwner\x12\x17\n" +
+	"\arest_ms\x18\x05 \x01(\x03R\x06restMs\x12\x17\n" +
+	"\aidle_ms\x18\x06 \x01(\x03R\x06idleMs\x12\x17\n" +
+	"\alife_ms\x18\a \x01(\x03R\x06lifeMs\"\x8a\x01\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04tier\x18\x02 \x01(\tR\x04tier\x12\x17\n" +
@@ -3071,14 +3325,19 @@ const file_sandbox_proto_rawDesc = "" +
 	"\fInstallReply\x12\x18\n" +
 	"\apackage\x18\x01 \x01(\tR\apackage\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\tR\x06digest\"\x9f\x01\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\"\xd7\x01\n" +
 	"\n" +
 	"ServeReply\x12\x1a\n" +
 	"\astarted\x18\x01 \x01(\bH\x00R\astarted\x12\x18\n" +
 	"\x06stdout\x18\x02 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x03 \x01(\fH\x00R\x06stderr\x126\n" +
-	"\x04exit\x18\x04 \x01(\v2 .sallyport.sandboxd.v1.ServeExitH\x00R\x04exitB\t\n" +
-	"\amessage\"\x8e\x01\n" +
+	"\x04exit\x18\x04 \x01(\v2 .sallyport.sandboxd.v1.ServeExitH\x00R\x04exit\x126\n" +
+	"\x04news\x18\x05 \x01(\v2 .sallyport.sandboxd.v1.ServeNewsH\x00R\x04newsB\t\n" +
+	"\amessage\"f\n" +
+	"\tServeNews\x12:\n" +
+	"\battempts\x18\x01 \x03(\v2\x1e.sallyport.sandboxd.v1.AttemptR\battempts\x12\x1d\n" +
+	"\n" +
+	"limits_hit\x18\x02 \x03(\tR\tlimitsHit\"\x8e\x01\n" +
 	"\tServeExit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\x12\"\n" +
@@ -3089,7 +3348,7 @@ const file_sandbox_proto_rawDesc = "" +
 	"\tIsolation\x12\x19\n" +
 	"\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ISOLATION_GVISOR\x10\x01\x12\x11\n" +
-	"\rISOLATION_UID\x10\x022\xc8\b\n" +
+	"\rISOLATION_UID\x10\x022\x9e\t\n" +
 	"\tSandboxes\x12O\n" +
 	"\x05Probe\x12#.sallyport.sandboxd.v1.ProbeRequest\x1a!.sallyport.sandboxd.v1.ProbeReply\x12I\n" +
 	"\x03Run\x12!.sallyport.sandboxd.v1.RunRequest\x1a\x1f.sallyport.sandboxd.v1.RunReply\x12N\n" +
@@ -3103,7 +3362,8 @@ const file_sandbox_proto_rawDesc = "" +
 	"\tListFiles\x12'.sallyport.sandboxd.v1.ListFilesRequest\x1a%.sallyport.sandboxd.v1.ListFilesReply\x12L\n" +
 	"\x04List\x12\".sallyport.sandboxd.v1.ListRequest\x1a .sallyport.sandboxd.v1.ListReply\x12L\n" +
 	"\x04Kill\x12\".sallyport.sandboxd.v1.KillRequest\x1a .sallyport.sandboxd.v1.KillReply\x12S\n" +
-	"\x05Serve\x12#.sallyport.sandboxd.v1.ServeRequest\x1a!.sallyport.sandboxd.v1.ServeReply(\x010\x01\x12Q\n" +
+	"\x05Serve\x12#.sallyport.sandboxd.v1.ServeRequest\x1a!.sallyport.sandboxd.v1.ServeReply(\x010\x01\x12T\n" +
+	"\x06Attend\x12$.sallyport.sandboxd.v1.AttendRequest\x1a\".sallyport.sandboxd.v1.AttendReply0\x01\x12Q\n" +
 	"\aInstall\x12!.sallyport.sandboxd.v1.ServeStart\x1a#.sallyport.sandboxd.v1.InstallReplyB,Z*sallyport.dev/sallyport/sandboxd/sandboxpbb\x06proto3"
 
 var (
@@ -3119,7 +3379,7 @@ func file_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_sandbox_proto_goTypes = []any{
 	(Isolation)(0),           // 0: sallyport.sandboxd.v1.Isolation
 	(*Refusal)(nil),          // 1: sallyport.sandboxd.v1.Refusal
@@ -3135,31 +3395,35 @@ var file_sandbox_proto_goTypes = []any{
 	(*RunReply)(nil),         // 11: sallyport.sandboxd.v1.RunReply
 	(*Receipt)(nil),          // 12: sallyport.sandboxd.v1.Receipt
 	(*RunEvent)(nil),         // 13: sallyport.sandboxd.v1.RunEvent
-	(*SessionsRequest)(nil),  // 14: sallyport.sandboxd.v1.SessionsRequest
-	(*SessionsReply)(nil),    // 15: sallyport.sandboxd.v1.SessionsReply
-	(*Session)(nil),          // 16: sallyport.sandboxd.v1.Session
-	(*EndSessionReply)(nil),  // 17: sallyport.sandboxd.v1.EndSessionReply
-	(*JobRequest)(nil),       // 18: sallyport.sandboxd.v1.JobRequest
-	(*JobReply)(nil),         // 19: sallyport.sandboxd.v1.JobReply
-	(*PutFileRequest)(nil),   // 20: sallyport.sandboxd.v1.PutFileRequest
-	(*PutFileStart)(nil),     // 21: sallyport.sandboxd.v1.PutFileStart
-	(*PutFileReply)(nil),     // 22: sallyport.sandboxd.v1.PutFileReply
-	(*GetFileRequest)(nil),   // 23: sallyport.sandboxd.v1.GetFileRequest
-	(*GetFileReply)(nil),     // 24: sallyport.sandboxd.v1.GetFileReply
-	(*ListFilesRequest)(nil), // 25: sallyport.sandboxd.v1.ListFilesRequest
-	(*ListFilesReply)(nil),   // 26: sallyport.sandboxd.v1.ListFilesReply
-	(*FileEntry)(nil),        // 27: sallyport.sandboxd.v1.FileEntry
-	(*ListRequest)(nil),      // 28: sallyport.sandboxd.v1.ListRequest
-	(*ListReply)(nil),        // 29: sallyport.sandboxd.v1.ListReply
-	(*Sandbox)(nil),          // 30: sallyport.sandboxd.v1.Sandbox
-	(*KillRequest)(nil),      // 31: sallyport.sandboxd.v1.KillRequest
-	(*KillReply)(nil),        // 32: sallyport.sandboxd.v1.KillReply
-	(*ServeRequest)(nil),     // 33: sallyport.sandboxd.v1.ServeRequest
-	(*ServeStart)(nil),       // 34: sallyport.sandboxd.v1.ServeStart
-	(*Root)(nil),             // 35: sallyport.sandboxd.v1.Root
-	(*InstallReply)(nil),     // 36: sallyport.sandboxd.v1.InstallReply
-	(*ServeReply)(nil),       // 37: sallyport.sandboxd.v1.ServeReply
-	(*ServeExit)(nil),        // 38: sallyport.sandboxd.v1.ServeExit
+	(*AttendRequest)(nil),    // 14: sallyport.sandboxd.v1.AttendRequest
+	(*AttendReply)(nil),      // 15: sallyport.sandboxd.v1.AttendReply
+	(*SessionsRequest)(nil),  // 16: sallyport.sandboxd.v1.SessionsRequest
+	(*SessionsReply)(nil),    // 17: sallyport.sandboxd.v1.SessionsReply
+	(*Session)(nil),          // 18: sallyport.sandboxd.v1.Session
+	(*EndSessionReply)(nil),  // 19: sallyport.sandboxd.v1.EndSessionReply
+	(*JobRequest)(nil),       // 20: sallyport.sandboxd.v1.JobRequest
+	(*JobReply)(nil),         // 21: sallyport.sandboxd.v1.JobReply
+	(*PutFileRequest)(nil),   // 22: sallyport.sandboxd.v1.PutFileRequest
+	(*PutFileStart)(nil),     // 23: sallyport.sandboxd.v1.PutFileStart
+	(*PutFileReply)(nil),     // 24: sallyport.sandboxd.v1.PutFileReply
+	(*GetFileRequest)(nil),   // 25: sallyport.sandboxd.v1.GetFileRequest
+	(*GetFileReply)(nil),     // 26: sallyport.sandboxd.v1.GetFileReply
+	(*ListFilesRequest)(nil), // 27: sallyport.sandboxd.v1.ListFilesRequest
+	(*ListFilesReply)(nil),   // 28: sallyport.sandboxd.v1.ListFilesReply
+	(*FileEntry)(nil),        // 29: sallyport.sandboxd.v1.FileEntry
+	(*ListRequest)(nil),      // 30: sallyport.sandboxd.v1.ListRequest
+	(*ListReply)(nil),        // 31: sallyport.sandboxd.v1.ListReply
+	(*Held)(nil),             // 32: sallyport.sandboxd.v1.Held
+	(*Sandbox)(nil),          // 33: sallyport.sandboxd.v1.Sandbox
+	(*KillRequest)(nil),      // 34: sallyport.sandboxd.v1.KillRequest
+	(*KillReply)(nil),        // 35: sallyport.sandboxd.v1.KillReply
+	(*ServeRequest)(nil),     // 36: sallyport.sandboxd.v1.ServeRequest
+	(*ServeStart)(nil),       // 37: sallyport.sandboxd.v1.ServeStart
+	(*Root)(nil),             // 38: sallyport.sandboxd.v1.Root
+	(*InstallReply)(nil),     // 39: sallyport.sandboxd.v1.InstallReply
+	(*ServeReply)(nil),       // 40: sallyport.sandboxd.v1.ServeReply
+	(*ServeNews)(nil),        // 41: sallyport.sandboxd.v1.ServeNews
+	(*ServeExit)(nil),        // 42: sallyport.sandboxd.v1.ServeExit
 }
 var file_sandbox_proto_depIdxs = []int32{
 	5,  // 0: sallyport.sandboxd.v1.RunRequest.files:type_name -> sallyport.sandboxd.v1.File
@@ -3172,51 +3436,56 @@ var file_sandbox_proto_depIdxs = []int32{
 	5,  // 7: sallyport.sandboxd.v1.RunReply.artifacts:type_name -> sallyport.sandboxd.v1.File
 	4,  // 8: sallyport.sandboxd.v1.Receipt.limits:type_name -> sallyport.sandboxd.v1.Limits
 	11, // 9: sallyport.sandboxd.v1.RunEvent.done:type_name -> sallyport.sandboxd.v1.RunReply
-	16, // 10: sallyport.sandboxd.v1.SessionsReply.sessions:type_name -> sallyport.sandboxd.v1.Session
+	18, // 10: sallyport.sandboxd.v1.SessionsReply.sessions:type_name -> sallyport.sandboxd.v1.Session
 	7,  // 11: sallyport.sandboxd.v1.JobRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	21, // 12: sallyport.sandboxd.v1.PutFileRequest.start:type_name -> sallyport.sandboxd.v1.PutFileStart
+	23, // 12: sallyport.sandboxd.v1.PutFileRequest.start:type_name -> sallyport.sandboxd.v1.PutFileStart
 	7,  // 13: sallyport.sandboxd.v1.PutFileStart.session:type_name -> sallyport.sandboxd.v1.SessionRef
 	7,  // 14: sallyport.sandboxd.v1.GetFileRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
 	7,  // 15: sallyport.sandboxd.v1.ListFilesRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	27, // 16: sallyport.sandboxd.v1.ListFilesReply.entries:type_name -> sallyport.sandboxd.v1.FileEntry
-	30, // 17: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
-	34, // 18: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
-	0,  // 19: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
-	4,  // 20: sallyport.sandboxd.v1.ServeStart.limits:type_name -> sallyport.sandboxd.v1.Limits
-	9,  // 21: sallyport.sandboxd.v1.ServeStart.inject:type_name -> sallyport.sandboxd.v1.Injection
-	35, // 22: sallyport.sandboxd.v1.ServeStart.roots:type_name -> sallyport.sandboxd.v1.Root
-	38, // 23: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
-	2,  // 24: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
-	6,  // 25: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
-	6,  // 26: sallyport.sandboxd.v1.Sandboxes.Follow:input_type -> sallyport.sandboxd.v1.RunRequest
-	14, // 27: sallyport.sandboxd.v1.Sandboxes.Sessions:input_type -> sallyport.sandboxd.v1.SessionsRequest
-	7,  // 28: sallyport.sandboxd.v1.Sandboxes.EndSession:input_type -> sallyport.sandboxd.v1.SessionRef
-	18, // 29: sallyport.sandboxd.v1.Sandboxes.Job:input_type -> sallyport.sandboxd.v1.JobRequest
-	20, // 30: sallyport.sandboxd.v1.Sandboxes.PutFile:input_type -> sallyport.sandboxd.v1.PutFileRequest
-	23, // 31: sallyport.sandboxd.v1.Sandboxes.GetFile:input_type -> sallyport.sandboxd.v1.GetFileRequest
-	25, // 32: sallyport.sandboxd.v1.Sandboxes.ListFiles:input_type -> sallyport.sandboxd.v1.ListFilesRequest
-	28, // 33: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
-	31, // 34: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
-	33, // 35: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
-	34, // 36: sallyport.sandboxd.v1.Sandboxes.Install:input_type -> sallyport.sandboxd.v1.ServeStart
-	3,  // 37: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
-	11, // 38: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
-	13, // 39: sallyport.sandboxd.v1.Sandboxes.Follow:output_type -> sallyport.sandboxd.v1.RunEvent
-	15, // 40: sallyport.sandboxd.v1.Sandboxes.Sessions:output_type -> sallyport.sandboxd.v1.SessionsReply
-	17, // 41: sallyport.sandboxd.v1.Sandboxes.EndSession:output_type -> sallyport.sandboxd.v1.EndSessionReply
-	19, // 42: sallyport.sandboxd.v1.Sandboxes.Job:output_type -> sallyport.sandboxd.v1.JobReply
-	22, // 43: sallyport.sandboxd.v1.Sandboxes.PutFile:output_type -> sallyport.sandboxd.v1.PutFileReply
-	24, // 44: sallyport.sandboxd.v1.Sandboxes.GetFile:output_type -> sallyport.sandboxd.v1.GetFileReply
-	26, // 45: sallyport.sandboxd.v1.Sandboxes.ListFiles:output_type -> sallyport.sandboxd.v1.ListFilesReply
-	29, // 46: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
-	32, // 47: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
-	37, // 48: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
-	36, // 49: sallyport.sandboxd.v1.Sandboxes.Install:output_type -> sallyport.sandboxd.v1.InstallReply
-	37, // [37:50] is the sub-list for method output_type
-	24, // [24:37] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	29, // 16: sallyport.sandboxd.v1.ListFilesReply.entries:type_name -> sallyport.sandboxd.v1.FileEntry
+	33, // 17: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
+	32, // 18: sallyport.sandboxd.v1.ListReply.sessions:type_name -> sallyport.sandboxd.v1.Held
+	37, // 19: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
+	0,  // 20: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
+	4,  // 21: sallyport.sandboxd.v1.ServeStart.limits:type_name -> sallyport.sandboxd.v1.Limits
+	9,  // 22: sallyport.sandboxd.v1.ServeStart.inject:type_name -> sallyport.sandboxd.v1.Injection
+	38, // 23: sallyport.sandboxd.v1.ServeStart.roots:type_name -> sallyport.sandboxd.v1.Root
+	42, // 24: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
+	41, // 25: sallyport.sandboxd.v1.ServeReply.news:type_name -> sallyport.sandboxd.v1.ServeNews
+	10, // 26: sallyport.sandboxd.v1.ServeNews.attempts:type_name -> sallyport.sandboxd.v1.Attempt
+	2,  // 27: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
+	6,  // 28: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
+	6,  // 29: sallyport.sandboxd.v1.Sandboxes.Follow:input_type -> sallyport.sandboxd.v1.RunRequest
+	16, // 30: sallyport.sandboxd.v1.Sandboxes.Sessions:input_type -> sallyport.sandboxd.v1.SessionsRequest
+	7,  // 31: sallyport.sandboxd.v1.Sandboxes.EndSession:input_type -> sallyport.sandboxd.v1.SessionRef
+	20, // 32: sallyport.sandboxd.v1.Sandboxes.Job:input_type -> sallyport.sandboxd.v1.JobRequest
+	22, // 33: sallyport.sandboxd.v1.Sandboxes.PutFile:input_type -> sallyport.sandboxd.v1.PutFileRequest
+	25, // 34: sallyport.sandboxd.v1.Sandboxes.GetFile:input_type -> sallyport.sandboxd.v1.GetFileRequest
+	27, // 35: sallyport.sandboxd.v1.Sandboxes.ListFiles:input_type -> sallyport.sandboxd.v1.ListFilesRequest
+	30, // 36: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
+	34, // 37: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
+	36, // 38: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
+	14, // 39: sallyport.sandboxd.v1.Sandboxes.Attend:input_type -> sallyport.sandboxd.v1.AttendRequest
+	37, // 40: sallyport.sandboxd.v1.Sandboxes.Install:input_type -> sallyport.sandboxd.v1.ServeStart
+	3,  // 41: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
+	11, // 42: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
+	13, // 43: sallyport.sandboxd.v1.Sandboxes.Follow:output_type -> sallyport.sandboxd.v1.RunEvent
+	17, // 44: sallyport.sandboxd.v1.Sandboxes.Sessions:output_type -> sallyport.sandboxd.v1.SessionsReply
+	19, // 45: sallyport.sandboxd.v1.Sandboxes.EndSession:output_type -> sallyport.sandboxd.v1.EndSessionReply
+	21, // 46: sallyport.sandboxd.v1.Sandboxes.Job:output_type -> sallyport.sandboxd.v1.JobReply
+	24, // 47: sallyport.sandboxd.v1.Sandboxes.PutFile:output_type -> sallyport.sandboxd.v1.PutFileReply
+	26, // 48: sallyport.sandboxd.v1.Sandboxes.GetFile:output_type -> sallyport.sandboxd.v1.GetFileReply
+	28, // 49: sallyport.sandboxd.v1.Sandboxes.ListFiles:output_type -> sallyport.sandboxd.v1.ListFilesReply
+	31, // 50: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
+	35, // 51: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
+	40, // 52: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
+	15, // 53: sallyport.sandboxd.v1.Sandboxes.Attend:output_type -> sallyport.sandboxd.v1.AttendReply
+	39, // 54: sallyport.sandboxd.v1.Sandboxes.Install:output_type -> sallyport.sandboxd.v1.InstallReply
+	41, // [41:55] is the sub-list for method output_type
+	27, // [27:41] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_proto_init() }
@@ -3229,34 +3498,35 @@ func file_sandbox_proto_init() {
 		(*RunEvent_Stderr)(nil),
 		(*RunEvent_Done)(nil),
 	}
-	file_sandbox_proto_msgTypes[19].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[21].OneofWrappers = []any{
 		(*PutFileRequest_Start)(nil),
 		(*PutFileRequest_Data)(nil),
 	}
-	file_sandbox_proto_msgTypes[23].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[25].OneofWrappers = []any{
 		(*GetFileReply_Data)(nil),
 		(*GetFileReply_Size)(nil),
 	}
-	file_sandbox_proto_msgTypes[32].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[35].OneofWrappers = []any{
 		(*ServeRequest_Start)(nil),
 		(*ServeRequest_Stdin)(nil),
 		(*ServeRequest_CloseStdin)(nil),
 		(*ServeRequest_StopWithinMs)(nil),
 	}
-	file_sandbox_proto_msgTypes[36].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[39].OneofWrappers = []any{
 		(*ServeReply_Started)(nil),
 		(*ServeReply_Stdout)(nil),
 		(*ServeReply_Stderr)(nil),
 		(*ServeReply_Exit)(nil),
+		(*ServeReply_News)(nil),
 	}
-	file_sandbox_proto_msgTypes[37].OneofWrappers = []any{}
+	file_sandbox_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_proto_rawDesc), len(file_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   38,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -36,6 +36,7 @@ const (
 	Sandboxes_List_FullMethodName       = "/sallyport.sandboxd.v1.Sandboxes/List"
 	Sandboxes_Kill_FullMethodName       = "/sallyport.sandboxd.v1.Sandboxes/Kill"
 	Sandboxes_Serve_FullMethodName      = "/sallyport.sandboxd.v1.Sandboxes/Serve"
+	Sandboxes_Attend_FullMethodName     = "/sallyport.sandboxd.v1.Sandboxes/Attend"
 	Sandboxes_Install_FullMethodName    = "/sallyport.sandboxd.v1.Sandboxes/Install"
 )
 
@@ -69,6 +70,10 @@ type SandboxesClient interface {
 	// Serve runs a long-lived third-party server and streams its stdio. The first
 	// message must be start. When the stream ends, the server is killed.
 	Serve(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeRequest, ServeReply], error)
+	// Attend says that a gateway is there, until the stream ends. Some time after
+	// the last stream of a gateway has ended, so do its sessions. Who the gateway is
+	// the metadata of each call say, by a secret of its own (GatewayKey).
+	Attend(ctx context.Context, in *AttendRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttendReply], error)
 	// Install checks a server that is to run in a sandbox, without starting it, and
 	// installs the package that its command names, if it names one, afresh.
 	Install(ctx context.Context, in *ServeStart, opts ...grpc.CallOption) (*InstallReply, error)
@@ -226,6 +231,25 @@ func (c *sandboxesClient) Serve(ctx context.Context, opts ...grpc.CallOption) (g
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Sandboxes_ServeClient = grpc.BidiStreamingClient[ServeRequest, ServeReply]
 
+func (c *sandboxesClient) Attend(ctx context.Context, in *AttendRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttendReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[4], Sandboxes_Attend_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AttendRequest, AttendReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sandboxes_AttendClient = grpc.ServerStreamingClient[AttendReply]
+
 func (c *sandboxesClient) Install(ctx context.Context, in *ServeStart, opts ...grpc.CallOption) (*InstallReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InstallReply)
@@ -266,6 +290,10 @@ type SandboxesServer interface {
 	// Serve runs a long-lived third-party server and streams its stdio. The first
 	// message must be start. When the stream ends, the server is killed.
 	Serve(grpc.BidiStreamingServer[ServeRequest, ServeReply]) error
+	// Attend says that a gateway is there, until the stream ends. Some time after
+	// the last stream of a gateway has ended, so do its sessions. Who the gateway is
+	// the metadata of each call say, by a secret of its own (GatewayKey).
+	Attend(*AttendRequest, grpc.ServerStreamingServer[AttendReply]) error
 	// Install checks a server that is to run in a sandbox, without starting it, and
 	// installs the package that its command names, if it names one, afresh.
 	Install(context.Context, *ServeStart) (*InstallReply, error)
@@ -314,6 +342,9 @@ func (UnimplementedSandboxesServer) Kill(context.Context, *KillRequest) (*KillRe
 }
 func (UnimplementedSandboxesServer) Serve(grpc.BidiStreamingServer[ServeRequest, ServeReply]) error {
 	return status.Errorf(codes.Unimplemented, "method Serve not implemented")
+}
+func (UnimplementedSandboxesServer) Attend(*AttendRequest, grpc.ServerStreamingServer[AttendReply]) error {
+	return status.Errorf(codes.Unimplemented, "method Attend not implemented")
 }
 func (UnimplementedSandboxesServer) Install(context.Context, *ServeStart) (*InstallReply, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Install not implemented")
@@ -519,6 +550,17 @@ func _Sandboxes_Serve_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Sandboxes_ServeServer = grpc.BidiStreamingServer[ServeRequest, ServeReply]
 
+func _Sandboxes_Attend_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(AttendRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxesServer).Attend(m, &grpc.GenericServerStream[AttendRequest, AttendReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sandboxes_AttendServer = grpc.ServerStreamingServer[AttendReply]
+
 func _Sandboxes_Install_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ServeStart)
 	if err := dec(in); err != nil {
@@ -602,6 +644,11 @@ var Sandboxes_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _Sandboxes_Serve_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "Attend",
+			Handler:       _Sandboxes_Attend_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "sandbox.proto",

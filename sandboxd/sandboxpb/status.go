@@ -86,3 +86,8 @@ func FromStatus(err error) error {
 		}
 	}
 }
+
+// GatewayKey is the name of the metadata by which a gateway says who it is: a
+// secret that only it knows, the same after a restart. What one gateway keeps no
+// other finds.
+const GatewayKey = "sallyport-gateway"
