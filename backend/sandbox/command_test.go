@@ -186,6 +186,19 @@ func TestPresent(t *testing.T) {
 	if m = get(job("python", ``), Outcome{KilledBy: "memory", ExitCode: 137, Signal: "SIGKILL"}); !m.IsError || m.StructuredContent["killed_by"] != "memory" {
 		t.Errorf("%+v", m)
 	}
+	reach := []sallyport.Connection{{Target: "a.test:443", Allowed: true}}
+	for _, c := range []struct {
+		o       Outcome
+		unclear bool
+	}{
+		{Outcome{KilledBy: "timeout", Connections: reach}, true},
+		{Outcome{KilledBy: "timeout", Connections: []sallyport.Connection{{Target: "b.test:443", Reason: "not_allowed"}}}, false},
+		{Outcome{ExitCode: 1, Connections: reach}, false}, // it says itself that it failed
+	} {
+		if out, err := present(job("python", ``), c.o); err != nil || out.Unclear != c.unclear {
+			t.Errorf("%+v: unclear %t, %v", c.o, out.Unclear, err)
+		}
+	}
 	own := job("python", `{}`)
 	own.Tool.Code.Source, own.Tool.OutputSchema = "x", json.RawMessage(`{"type":"object"}`)
 	if m = get(own, Outcome{Stdout: []byte(`{"sum":3}`)}); m.IsError || m.StructuredContent["sum"] != 3.0 || m.Meta[metaRun]["exit_code"] != 0.0 {

@@ -121,7 +121,7 @@ func (b *Backend) launch(life context.Context, cancel context.CancelFunc, start 
 	if !first.GetStarted() {
 		return nil, refuse(sallyport.Internal, "report this", "the sandbox host answered out of order")
 	}
-	p := &process{stream: stream, cancel: cancel, done: make(chan struct{})}
+	p := &process{name: start.Name, news: b.o.News, stream: stream, cancel: cancel, done: make(chan struct{})}
 	// The system's pipes have a buffer, as a process of one's own would: who reads
 	// one stream does not have to read the other at the same moment.
 	var outErr, errErr error
@@ -136,6 +136,8 @@ func (b *Backend) launch(life context.Context, cancel context.CancelFunc, start 
 
 // A process is a server on the other side of a Serve stream.
 type process struct {
+	name   string
+	news   func(News)
 	stream serveClient
 	cancel context.CancelFunc
 
@@ -213,6 +215,10 @@ func (p *process) receive() {
 			_, _ = p.stdoutW.Write(m.Stdout) // the reader has gone: drop it
 		case *sandboxpb.ServeReply_Stderr:
 			_, _ = p.stderrW.Write(m.Stderr)
+		case *sandboxpb.ServeReply_News:
+			if p.news != nil {
+				p.news(News{p.name, connections(m.News.Attempts), m.News.LimitsHit})
+			}
 		}
 	}
 	p.stdoutW.Close()

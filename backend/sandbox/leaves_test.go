@@ -41,7 +41,7 @@ func TestTO18_WhatLeavesASandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	guard := redact.New(redact.Options{Known: func() []redact.Known { return []redact.Known{{Name: "key", Value: value}} }})
-	clean, _, findings, err := guard.Result(tool, out)
+	clean, _, findings, err := guard.Result("", tool, out)
 	if err != nil {
 		t.Fatal(err)
 	}

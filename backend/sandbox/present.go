@@ -85,7 +85,14 @@ func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
 	result["content"] = all
 	result["isError"] = isError
 	b, err := json.Marshal(result)
-	return sallyport.Output{Content: b, IsError: isError, Connections: o.Connections, Receipt: o.Receipt}, err
+	return sallyport.Output{Content: b, IsError: isError, Unclear: o.KilledBy != "" && reached(o.Connections),
+		Connections: o.Connections, Receipt: o.Receipt}, err
+}
+
+// reached reports whether a run spoke with anybody: killed in the middle of that,
+// nobody knows what it did there.
+func reached(all []sallyport.Connection) bool {
+	return slices.ContainsFunc(all, func(c sallyport.Connection) bool { return c.Allowed })
 }
 
 // lossless returns b as it is where JSON can hold it, else in base64.

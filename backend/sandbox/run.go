@@ -122,12 +122,15 @@ func (b *Backend) Exec(ctx context.Context, c Command) (Outcome, error) {
 		out.Artifacts = append(out.Artifacts, Artifact{f.Path, f.Content})
 	}
 	out.LeftOut = r.LeftOut
-	for _, a := range r.Attempts {
-		out.Connections = append(out.Connections, sallyport.Connection{
-			Target: a.Target, Allowed: a.Allowed, Reason: a.Reason, Count: int(a.Count), Bytes: a.Bytes,
-		})
-	}
+	out.Connections = connections(r.Attempts)
 	return out, nil
+}
+
+func connections(attempts []*sandboxpb.Attempt) (all []sallyport.Connection) {
+	for _, a := range attempts {
+		all = append(all, sallyport.Connection{Target: a.Target, Allowed: a.Allowed, Reason: a.Reason, Count: int(a.Count), Bytes: a.Bytes})
+	}
+	return all
 }
 
 // ask has the host run a request, and tells of output as it comes if somebody

@@ -5,7 +5,10 @@ package sandbox
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -30,8 +33,17 @@ type Secrets interface {
 
 // Options say how jobs run.
 type Options struct {
-	Image   string  // name or digest; "" means "default"
-	Secrets Secrets // nil refuses tools that are granted secrets
+	Image   string     // name or digest; "" means "default"
+	Secrets Secrets    // nil refuses tools that are granted secrets
+	Key     []byte     // of this gateway, the same after a restart: a host that serves several knows it by it; nil means a new one
+	News    func(News) // of servers in sandboxes; must not block; nil drops
+}
+
+// News tells what a server in a sandbox did lately, beside its answers.
+type News struct {
+	Server      string
+	Connections []sallyport.Connection // made or tried
+	LimitsHit   []string
 }
 
 // A Backend implements sallyport.Backend. It is safe for concurrent use.
@@ -41,6 +53,7 @@ type Backend struct {
 	api  sandboxpb.SandboxesClient
 	host *exec.Cmd // the sandbox host, if this backend started it
 	seal []byte    // keys what the host may compare and not read
+	stop context.CancelFunc
 
 	mu        sync.Mutex
 	probed    time.Time // of the last probe
@@ -72,10 +85,53 @@ func Connect(socket *os.File, o Options) (*Backend, error) {
 
 // Dial speaks to a sandbox host that listens on a unix socket.
 func Dial(path string, o Options) (*Backend, error) {
-	return open(o, func(ctx context.Context, _ string) (net.Conn, error) {
+	b, err := open(o, func(ctx context.Context, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	go b.attend(ctx)
+	return b, nil
 }
+
+// attendAgain is the time between attempts to be known to a host.
+const attendAgain = time.Second
+
+// attend tells a host that this gateway is there, until ctx ends.
+func (b *Backend) attend(ctx context.Context) {
+	for ctx.Err() == nil {
+		stream, err := b.api.Attend(ctx, &sandboxpb.AttendRequest{}, grpc.WaitForReady(true))
+		for err == nil {
+			_, err = stream.Recv()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(attendAgain):
+		}
+	}
+}
+
+// derived is a key for one use, of the gateway's.
+func derived(key []byte, use string) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(use))
+	return mac.Sum(nil)
+}
+
+// A gatewayKey is in the metadata of each call.
+type gatewayKey string
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (k gatewayKey) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{sandboxpb.GatewayKey: string(k)}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials: the kernel
+// vouches for the peer of a unix socket.
+func (gatewayKey) RequireTransportSecurity() bool { return false }
 
 // Start starts a sandbox host as a child and connects to it. Close ends it.
 func Start(program string, args []string, o Options) (*Backend, error) {
@@ -105,9 +161,13 @@ func open(o Options, dial func(context.Context, string) (net.Conn, error)) (*Bac
 	if o.Image == "" {
 		o.Image = "default"
 	}
+	if len(o.Key) == 0 {
+		o.Key = []byte(rand.Text())
+	}
 	conn, err := grpc.NewClient("passthrough:///sandboxd",
 		grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // a unix socket, whose peer the kernel vouches for
+		grpc.WithPerRPCCredentials(gatewayKey(hex.EncodeToString(derived(o.Key, "who")))),
 		grpc.WithIdleTimeout(0),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(sandboxpb.MaxMessage), grpc.MaxCallSendMsgSize(sandboxpb.MaxMessage)),
 	)
@@ -115,7 +175,7 @@ func open(o Options, dial func(context.Context, string) (net.Conn, error)) (*Bac
 		return nil, err
 	}
 	conn.Connect()
-	return &Backend{o: o, conn: conn, api: sandboxpb.NewSandboxesClient(conn), seal: []byte(rand.Text())}, nil
+	return &Backend{o: o, conn: conn, api: sandboxpb.NewSandboxesClient(conn), seal: derived(o.Key, "terms"), stop: func() {}}, nil
 }
 
 // Info implements sallyport.Backend.
@@ -175,6 +235,25 @@ func (b *Backend) List(ctx context.Context) (sandboxes []Running, servers []stri
 	return sandboxes, reply.Servers, nil
 }
 
+// Held tells how many sessions a host keeps, of all its gateways, and what bounds
+// them; nil where it keeps none.
+func (b *Backend) Held(ctx context.Context) (*Held, error) {
+	reply, err := b.api.List(ctx, &sandboxpb.ListRequest{})
+	h := reply.GetSessions()
+	if err != nil || h == nil {
+		return nil, sandboxpb.FromStatus(err)
+	}
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	return &Held{int(h.Kept), int(h.Frozen), int(h.Most), int(h.MostOfOwner), ms(h.RestMs), ms(h.IdleMs), ms(h.LifeMs)}, nil
+}
+
+// A Held tells of the sessions of a host.
+type Held struct {
+	Kept, Frozen      int // frozen ones are kept too
+	Most, MostOfOwner int
+	Rest, Idle, Life  time.Duration // without a call until one is frozen (0: never), until it ends, and until it ends in any case
+}
+
 // Kill ends one sandbox, and reports whether it existed.
 func (b *Backend) Kill(ctx context.Context, id string) (bool, error) {
 	reply, err := b.api.Kill(ctx, &sandboxpb.KillRequest{SandboxId: id})
@@ -189,6 +268,7 @@ const closePatience = 15 * time.Second
 func (b *Backend) Close() error {
 	var err error
 	b.closeOnce.Do(func() {
+		b.stop()
 		err = b.conn.Close()
 		if b.host == nil {
 			return

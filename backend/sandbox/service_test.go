@@ -94,10 +94,77 @@ func TestServiceEnds(t *testing.T) {
 	}
 }
 
-// What a server keeps is bounded: it is ended, and does not start again until
-// there is room.
-func TestServiceStateIsBounded(t *testing.T) {
+// What a server keeps has its size at the moment of writing: what does not fit is
+// refused, the server goes on, and the record hears of it.
+func TestTO55_ServiceStateHasItsSize(t *testing.T) {
+	const size = 1 << 20
+	heard := make(chan sandbox.News, 100)
 	h := newHost(t)
+	before := freeOf(t, filepath.Dir(h.run))
+	b := h.start(t, sandbox.Options{News: func(n sandbox.News) { heard <- n }})
+	c := sallyport.Confinement{State: size}
+	s := launchService(t, b, "keeper", c, "bash", "-c", `cd; head -c 500000 /dev/zero > some && echo some
+		head -c 100000000 /dev/zero > more || echo full $(($(du -sb . | cut -f1) / 1000000))
+		i=0; while : > f$i; do i=$((i+1)); done 2>/dev/null; echo files
+		rm more f*; head -c 300000 /dev/zero > more && echo again; read x; head -c 100000000 /dev/zero > more; sleep 300`)
+	for _, want := range []string{"some", "full 1", "files", "again"} {
+		s.expect(want)
+	}
+	if _, err := s.Stdin().Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	for late, want := time.After(time.Minute), map[string]bool{"state": true, "disk": true}; len(want) > 0; {
+		select {
+		case n := <-heard:
+			for _, l := range n.LimitsHit {
+				delete(want, l)
+			}
+			if n.Server != "keeper" {
+				t.Errorf("heard %+v", n)
+			}
+		case <-late:
+			t.Fatalf("nobody heard of %v", want)
+		}
+	}
+	if took := before - freeOf(t, filepath.Dir(h.run)); took > 64<<20 {
+		t.Errorf("%d bytes of the host's disk", took)
+	}
+	if err := s.Stop(5 * time.Second); err != nil {
+		t.Error(err)
+	}
+	if m := mounts(t, h.state); len(m) > 0 {
+		t.Errorf("mounts left: %q", m)
+	}
+	// What it kept is there at the next start, also where its size has changed.
+	for _, c.State = range []int64{size, 40 * size, 2 * size} {
+		s := launchService(t, b, "keeper", c, "bash", "-c", "cd; test $(stat -c %s some) = 500000 && echo kept; cat")
+		s.expect("kept")
+		if err := s.Stop(5 * time.Second); err != nil {
+			t.Error(err)
+		}
+	}
+	// The control: without a size the same goes on writing.
+	h.more = []string{"-volumes=false"}
+	again := newHost(t)
+	again.more = h.more
+	launchService(t, again.start(t, sandbox.Options{}), "keeper", sallyport.Confinement{State: size}, "bash", "-c",
+		`cd; head -c 20000000 /dev/zero > more && echo written; sleep 300`).expect("written")
+}
+
+func freeOf(t *testing.T, dir string) int64 {
+	t.Helper()
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	return int64(st.Bavail) * st.Bsize
+}
+
+// Where there are no volumes, a server that keeps more than it may is ended, and
+// does not start again until there is room.
+func TestServiceStateIsWatched(t *testing.T) {
+	h := newHost(t)
+	h.more = []string{"-volumes=false"}
 	b := h.start(t, sandbox.Options{})
 	c := sallyport.Confinement{State: 1 << 20}
 	s := launchService(t, b, "keeper", c, "bash", "-c", `head -c 500000 /dev/zero > $HOME/some; echo some; read x; head -c 5000000 /dev/zero > $HOME/more; echo more; sleep 60`)
@@ -217,6 +284,9 @@ func TestKilledHostLeavesNoService(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(h.run, "*", "runs", ids[0], "*")); len(left)+len(cgroupsOf(ids)) > 0 {
 		t.Errorf("left: %q %q", left, cgroupsOf(ids))
 	}
+	if m := mounts(t, h.state); len(m) > 0 {
+		t.Errorf("mounts left: %q", m)
+	}
 	if _, err := os.Stat(root); err != nil {
 		t.Errorf("the operator's own folder: %v", err)
 	}
@@ -235,7 +305,7 @@ func TestServiceEndsWithItsGateway(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	if left := append(cgroupsOf([]string{list[0].ID}), leftovers(h.run)...); len(left) > 0 {
+	if left := append(append(cgroupsOf([]string{list[0].ID}), leftovers(h.run)...), mounts(t, h.state)...); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 }
@@ -282,6 +352,73 @@ func BenchmarkServiceStart(b *testing.B) {
 				_ = p.Stop(time.Second)
 				b.StartTimer()
 			}
+		})
+	}
+}
+
+// What a server reached, or was refused, is heard while it runs, and the rest at
+// its end, whether it may reach something or nothing.
+func TestServiceTellsWhatItReached(t *testing.T) {
+	server := serveAt(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	addr := server.Listener.Addr().String()
+	h := newHost(t)
+	h.more = []string{"-egress-private", "127.0.0.0/8"}
+	const program = `
+import sys, urllib.request
+def ask(url):
+    try:
+        print(urllib.request.urlopen(url, timeout=20).status, flush=True)
+    except urllib.error.HTTPError as e:
+        print(e.code, flush=True)
+for url in sys.argv[1:]:
+    ask(url)
+input()
+ask("http://later.test/")
+`
+	for name, tt := range map[string]struct {
+		reach []string
+		want  []sallyport.Connection
+	}{
+		"some":    {[]string{addr}, []sallyport.Connection{{Target: addr, Allowed: true, Count: 2}, {Target: "evil.test:80", Reason: "not_listed", Count: 1}}},
+		"nothing": {nil, []sallyport.Connection{{Target: "http://" + addr + "/", Reason: "not_listed", Count: 2}, {Target: "http://evil.test/", Reason: "not_listed", Count: 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			heard := make(chan sandbox.News, 100)
+			b := h.start(t, sandbox.Options{News: func(n sandbox.News) { heard <- n }})
+			s := launchService(t, b, "asks-"+name, sallyport.Confinement{Egress: tt.reach}, "python3", "-u", "-c", program, "http://"+addr+"/", "http://"+addr+"/", "http://evil.test/")
+			got := map[sallyport.Connection]int{}
+			hear := func(until func() bool) {
+				t.Helper()
+				for late := time.After(time.Minute); !until(); {
+					select {
+					case n := <-heard:
+						for _, c := range n.Connections {
+							count := c.Count
+							c.Count, c.Bytes = 0, 0
+							got[c] += count
+						}
+					case <-late:
+						t.Fatalf("heard only %v", got)
+					}
+				}
+			}
+			hear(func() bool {
+				for _, c := range tt.want {
+					count := c.Count
+					c.Count = 0
+					if got[c] != count {
+						return false
+					}
+				}
+				return true
+			})
+			if len(got) != len(tt.want) {
+				t.Errorf("heard %v", got)
+			}
+			if _, err := s.Stdin().Write([]byte("\n")); err != nil {
+				t.Fatal(err)
+			}
+			hear(func() bool { return len(got) == len(tt.want)+1 })
 		})
 	}
 }
