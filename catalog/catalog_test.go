@@ -20,26 +20,26 @@ var _ gateway.Catalog = (*Catalog)(nil)
 // memory is a Pins for tests.
 type memory struct {
 	mu   sync.Mutex
-	pins map[[2]string]json.RawMessage
+	pins map[[2]string]Pin
 	err  error
 }
 
-func (m *memory) GetPin(_ context.Context, server, tool string) (json.RawMessage, error) {
+func (m *memory) GetPin(_ context.Context, server, tool string) (Pin, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.pins[[2]string{server, tool}], m.err
 }
 
-func (m *memory) PutPin(_ context.Context, server, tool string, def json.RawMessage) error {
+func (m *memory) PutPin(_ context.Context, server, tool string, p Pin) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err != nil {
 		return m.err
 	}
 	if m.pins == nil {
-		m.pins = map[[2]string]json.RawMessage{}
+		m.pins = map[[2]string]Pin{}
 	}
-	m.pins[[2]string{server, tool}] = def
+	m.pins[[2]string{server, tool}] = p
 	return nil
 }
 

@@ -22,7 +22,7 @@ import (
 type Manifest struct {
 	File         string
 	Name         string // "" for a refinement that keeps the tool's exposed name
-	Version      string
+	Version      string // "" for a refinement that keeps that of the tool's pin
 	Description  string
 	InputSchema  json.RawMessage
 	OutputSchema json.RawMessage
@@ -64,13 +64,14 @@ func LoadManifests(dir string) ([]Manifest, error) {
 // ParseManifest reads one manifest. Unknown keys, duplicates and wrong types
 // are refused; errors say file, line and what to write instead.
 func ParseManifest(file string, src []byte) (Manifest, error) {
-	m := Manifest{File: file, Version: "1"}
+	m := Manifest{File: file}
 	d := document{file: file}
 	root, err := d.parse(src)
 	if err != nil {
 		return m, err
 	}
 	r := &m.Rules
+	var api, operation string
 	err = d.object(root, "a tool manifest", fields{
 		"name":          d.text(&m.Name),
 		"version":       d.text(&m.Version),
@@ -81,6 +82,8 @@ func ParseManifest(file string, src []byte) (Manifest, error) {
 		"code":          d.text(&m.Code),
 		"server":        d.text(&m.Server),
 		"tool":          d.text(&m.Tool),
+		"openapi":       d.text(&api),
+		"operation":     d.text(&operation),
 		"risk":          d.level(&r.Risk),
 		"read_only":     d.boolean(&r.ReadOnly),
 		"fields":        d.list(d.riskField(&r.Fields)),
@@ -101,6 +104,15 @@ func ParseManifest(file string, src []byte) (Manifest, error) {
 	})
 	if err != nil {
 		return m, err
+	}
+	if api+operation != "" { // an operation is a tool of the server that the API is
+		if api == "" || operation == "" || m.Server+m.Tool != "" {
+			return m, d.errorf(root, "openapi names the server, operation its operationId", "openapi and operation belong together, and stand in the place of server and tool")
+		}
+		m.Server, m.Tool = api, operation
+	}
+	if m.Language != "" && m.Version == "" {
+		m.Version = "1"
 	}
 	return m, m.check(d, root)
 }
@@ -175,7 +187,7 @@ func (m Manifest) refine(e *entry) *entry {
 	fresh := *e
 	t := &fresh.tool
 	own := t.Manifest
-	t.Manifest, t.Version = m.Rules, m.Version
+	t.Manifest, t.Version = m.Rules, cmp.Or(m.Version, t.Version)
 	t.Manifest.Timeout = cmp.Or(m.Rules.Timeout, own.Timeout)
 	if m.Description != "" {
 		t.Description = m.Description

@@ -38,7 +38,7 @@ secrets:
 - name: token
   env: API_TOKEN
 timeout: 1m
-deprecated: {since: "1", until: "2027-01-01", use: other}
+deprecated: {since: "2026-01-31", until: "2027-01-01", use: other}
 compensate: {tool: undo, arguments: {id: 1.0}}
 idempotency: {dedupe: 30s}
 `
@@ -59,7 +59,7 @@ func TestManifestWhole(t *testing.T) {
 			Limits:  sallyport.Limits{Timeout: 10 * time.Second, Memory: 256 << 20, Processes: 8, Disk: 1e9, Output: 64 << 10, CPUs: 0.5},
 			Egress:  []string{"api.example.com:443"},
 			Secrets: []sallyport.SecretGrant{{Name: "token", Env: "API_TOKEN"}}, Timeout: time.Minute,
-			Deprecated: &sallyport.Deprecation{Since: "1", Until: "2027-01-01", Use: "other"},
+			Deprecated: &sallyport.Deprecation{Since: "2026-01-31", Until: "2027-01-01", Use: "other"},
 			Compensate: &sallyport.Compensation{Tool: "undo", Args: []byte(`{"id":1.0}`)},
 			Dedupe:     30 * time.Second,
 		},

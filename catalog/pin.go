@@ -1,17 +1,13 @@
 package catalog
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/redact/visible"
+	"sallyport.dev/sallyport/catalog/change"
 )
 
 // Approve pins an upstream tool as it is now and lifts its quarantine. want is
@@ -38,19 +34,14 @@ func (c *Catalog) Approve(ctx context.Context, name, want string) error {
 			Hint:    "look at the difference once more",
 		}
 	}
-	if err := c.pins.PutPin(ctx, e.tool.Origin.Server, e.tool.Origin.Name, e.current); err != nil {
+	pin := e.approved()
+	if err := c.pins.PutPin(ctx, e.tool.Origin.Server, e.tool.Origin.Name, pin); err != nil {
 		return &sallyport.Error{
 			Code: sallyport.Unavailable, Step: sallyport.Resolve,
 			Message: "the pin cannot be stored", Hint: "see the gateway's log", Err: err,
 		}
 	}
-	fresh := *e
-	fresh.pinned = e.current
-	fresh.tool.Status, fresh.tool.StatusReason = sallyport.ToolActive, ""
-	replaced := *s
-	replaced.entries = slices.Clone(s.entries)
-	replaced.entries[i] = &fresh
-	c.sources[s.server] = &replaced
+	c.release(s.server, i, pin)
 	c.publish()
 	return nil
 }
@@ -74,111 +65,86 @@ func (c *Catalog) find(name string) (*entry, *source, int) {
 	return nil, nil, 0
 }
 
-// Diff tells in readable lines how a tool differs from its pin. Each line is
-// one place; hidden characters are written as escapes. "" means no difference.
-func (c *Catalog) Diff(name string) (string, error) {
+// A Difference is what became of a tool since it was pinned.
+type Difference struct {
+	Lines   string // readable, one place each; "" means none
+	Digest  string // of what the tool is now
+	Pinned  string // version that is pinned, "" if nothing is
+	Next    string // version after an approval
+	Kind    change.Kind
+	Reasons []string // why it is breaking or compatible
+	Remarks []string // what to be wary of
+}
+
+// Diff tells how a tool differs from its pin.
+func (c *Catalog) Diff(name string) (Difference, error) {
 	c.mu.Lock()
 	e, _, _ := c.find(name)
 	c.mu.Unlock()
 	if e == nil {
-		return "", &sallyport.Error{
+		return Difference{}, &sallyport.Error{
 			Code: sallyport.NotFound, Step: sallyport.Resolve,
 			Message: fmt.Sprintf("no upstream tool is called %.*q", MaxName, name),
 			Hint:    "list the tools",
 		}
 	}
 	if e.broken {
-		return "", fault("tool %q is %s", name, e.tool.StatusReason)
+		return Difference{}, fault("tool %q is %s", name, e.tool.StatusReason)
 	}
-	var old any
-	if e.pinned != nil {
-		old = decode(e.pinned)
+	d := Difference{
+		Lines: change.Lines(e.pinned.Definition, e.current), Digest: e.tool.Digest, Pinned: e.pinned.Version,
+		Next: e.approved().Version, Remarks: c.Remarks()[name],
 	}
-	var d differ
-	d.compare("", old, decode(e.current))
-	return d.b.String(), nil
+	if e.pinned.Definition != nil {
+		v := change.Compare(e.pinned.Definition, e.current)
+		d.Kind, d.Reasons = v.Kind, v.Reasons
+	}
+	return d, nil
 }
 
-func decode(raw json.RawMessage) any {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil {
-		return string(raw) // a damaged pin is shown as it is
+// approved is the pin that an approval makes of what the tool is now.
+func (e *entry) approved() Pin {
+	if e.pinned.Definition == nil {
+		return Pin{e.current, change.First}
 	}
-	return v
+	return Pin{e.current, change.Next(e.pinned.Version, change.Compare(e.pinned.Definition, e.current).Kind)}
 }
 
-type differ struct{ b strings.Builder }
-
-func (d *differ) compare(path string, old, new any) {
-	if m, ok := old.(map[string]any); ok {
-		if n, ok := new.(map[string]any); ok {
-			d.objects(path, m, n)
-			return
-		}
-	}
-	if a, ok := old.([]any); ok {
-		if b, ok := new.([]any); ok {
-			for i := range max(len(a), len(b)) {
-				d.compare(path+"/"+strconv.Itoa(i), at(a, i), at(b, i))
+// Recheck looks whether what is quarantined here because it changed was approved
+// elsewhere, at another gateway with the same store.
+func (c *Catalog) Recheck(ctx context.Context) error {
+	c.changing.Lock()
+	defer c.changing.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	released := false
+	for _, s := range c.sources {
+		for i, e := range s.entries {
+			if e.tool.Status != sallyport.ToolQuarantined || e.broken {
+				continue
 			}
-			return
+			pin, err := c.pins.GetPin(ctx, s.server, e.tool.Origin.Name)
+			if errs = append(errs, err); err == nil && pin.Definition != nil && digest(pin.Definition) == e.tool.Digest {
+				c.release(s.server, i, pin)
+				released = true
+			}
 		}
 	}
-	if show(old) != show(new) {
-		d.line(path, old, new)
+	if released {
+		c.publish()
 	}
+	return errors.Join(errs...)
 }
 
-// absent is the value of what is not there; nil is JSON's null.
-type absent struct{}
-
-func at(list []any, i int) any {
-	if i < len(list) {
-		return list[i]
-	}
-	return absent{}
-}
-
-func (d *differ) objects(path string, old, new map[string]any) {
-	names := maps.Clone(old)
-	maps.Copy(names, new)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		a, inOld := old[name]
-		b, inNew := new[name]
-		if !inOld {
-			a = absent{}
-		}
-		if !inNew {
-			b = absent{}
-		}
-		d.compare(path+"/"+sallyport.PointerToken(name), a, b)
-	}
-}
-
-func (d *differ) line(path string, old, new any) {
-	where := visible.String(path)
-	_, added := old.(absent)
-	_, removed := new.(absent)
-	switch {
-	case added || old == nil && path == "":
-		fmt.Fprintf(&d.b, "+ %s: %s\n", where, show(new))
-	case removed:
-		fmt.Fprintf(&d.b, "- %s: %s\n", where, show(old))
-	default:
-		fmt.Fprintf(&d.b, "~ %s: %s -> %s\n", where, show(old), show(new))
-	}
-}
-
-// show writes a value as JSON in which everything hidden is an escape.
-func show(v any) string {
-	if _, ok := v.(absent); ok {
-		return "(absent)"
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return "(unreadable)"
-	}
-	return visible.String(string(b))
+// release lifts the quarantine of a tool whose pin is what it is.
+// Preconditions: c.mu is held.
+func (c *Catalog) release(server string, i int, pin Pin) {
+	s := *c.sources[server]
+	s.entries = slices.Clone(s.entries)
+	fresh := *s.entries[i]
+	fresh.pinned = pin
+	fresh.tool.Status, fresh.tool.StatusReason, fresh.tool.Version = sallyport.ToolActive, "", pin.Version
+	s.entries[i] = &fresh
+	c.sources[server] = &s
 }

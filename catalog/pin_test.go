@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/redact/visible"
 )
 
 const original = `{"name":"a","title":"A","description":"Reads.","icons":[],"annotations":{"destructiveHint":true},` +
@@ -35,8 +36,8 @@ func TestTO01_ChangedDefinitionIsQuarantined(t *testing.T) {
 				if err != nil || got.Status != sallyport.ToolQuarantined {
 					t.Fatalf("status = %q, %v", got.Status, err)
 				}
-				if diff, err := c.Diff("s__a"); err != nil || !strings.Contains(diff, tt.diff) {
-					t.Errorf("diff = %q, %v; want a line with %q", diff, err, tt.diff)
+				if diff, err := c.Diff("s__a"); err != nil || !strings.Contains(diff.Lines, tt.diff) {
+					t.Errorf("diff = %q, %v; want a line with %q", diff.Lines, err, tt.diff)
 				}
 				if sallyport.CodeOf(c.Approve(t.Context(), "s__a", "another digest")) != sallyport.Conflict {
 					t.Error("approved what the operator did not look at")
@@ -49,8 +50,8 @@ func TestTO01_ChangedDefinitionIsQuarantined(t *testing.T) {
 			if got, _ := c.Resolve("", "s__a"); got.Status != sallyport.ToolActive {
 				t.Errorf("status = %q after approval", got.Status)
 			}
-			if diff, _ := c.Diff("s__a"); diff != "" {
-				t.Errorf("diff after approval = %q", diff)
+			if diff, _ := c.Diff("s__a"); diff.Lines != "" {
+				t.Errorf("diff after approval = %q", diff.Lines)
 			}
 		})
 	}
@@ -77,44 +78,6 @@ func TestTO01_OrderOfKeysDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestTO04_HiddenCharacters(t *testing.T) {
-	bad := map[string]string{
-		"zero width":      "a\u200bb",
-		"joiner in Latin": "a\u200db",
-		"word joiner":     "a\u2060b",
-		"tags":            "a\U000e0041\U000e0042",
-		"tags after flag": "\U0001f3f4\U000e0041 more \U000e0042",
-		"long flag":       "\U0001f3f4" + strings.Repeat("\U000e0041", 20) + "\U000e007f",
-		"bidi override":   "a\u202eb",
-		"bidi isolate":    "a\u2066b",
-		"mark in Latin":   "abcdefghijkl\u200emnopqrstuvw",
-		"soft hyphen":     "a\u00adb",
-		"hangul filler":   "a\u3164b",
-		"variation":       "a\ufe00b",
-		"variation sup":   "a\U000e0101b",
-		"escape":          "a\x1b[2Jb",
-		"C1":              "a\u009bb",
-		"backspace":       "a\bb",
-		"byte order mark": "a\ufeffb",
-		"line separator":  "a\u2028b",
-	}
-	good := map[string]string{
-		"plain": "tab\t, newline\n, CRLF\r\n", "family": "👨‍👩‍👧‍👦", "heart": "❤️‍🔥 1️⃣",
-		"flag": "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f!", "persian": "می\u200cخواهم",
-		"hebrew": "שלום!", "hindi": "क्\u200dष", "chinese": "汉字",
-	}
-	for name, text := range bad {
-		if hidden(text) == "" {
-			t.Errorf("%s: %q passes", name, text)
-		}
-	}
-	for name, text := range good {
-		if why := hidden(text); why != "" {
-			t.Errorf("%s: %q is refused: %s", name, text, why)
-		}
-	}
-}
-
 func TestTO04_HiddenTextIsQuarantinedOnSight(t *testing.T) {
 	where := map[string]string{
 		"description": `{"name":"a","description":"a\u200bb","inputSchema":{"type":"object"}}`,
@@ -132,8 +95,8 @@ func TestTO04_HiddenTextIsQuarantinedOnSight(t *testing.T) {
 			t.Errorf("%s: status %q, reason %q, %d pins", name, got.Status, got.StatusReason, len(pins.pins))
 		}
 		diff, err := c.Diff("s__a")
-		if err != nil || !strings.Contains(diff, `\u`) || hidden(diff) != "" {
-			t.Errorf("%s: diff = %q, %v; want escapes", name, diff, err)
+		if err != nil || !strings.Contains(diff.Lines, `\u`) || visible.Index(diff.Lines) >= 0 {
+			t.Errorf("%s: diff = %q, %v; want escapes", name, diff.Lines, err)
 		}
 		// A human who saw it may still let it in.
 		if err := c.Approve(t.Context(), "s__a", got.Digest); err != nil {

@@ -138,9 +138,27 @@ func variable(s string) bool {
 func (d document) deprecated(to **sallyport.Deprecation) setter {
 	return func(n ast.Node) error {
 		var v sallyport.Deprecation
-		err := d.object(n, "deprecated", fields{"since": d.text(&v.Since), "until": d.text(&v.Until), "use": d.text(&v.Use)})
+		err := d.object(n, "deprecated", fields{"since": d.day(&v.Since), "until": d.day(&v.Until), "use": d.text(&v.Use)})
+		if err == nil && v.Use != "" && !validName(v.Use) {
+			err = d.errorf(n, "name another tool as agents see it", "%.80q of use is not the name of a tool", v.Use)
+		}
+		if err == nil && v.Since != "" && v.Until != "" && v.Until < v.Since {
+			err = d.errorf(n, "correct one of them", "it ends (until: %s) before it begins (since: %s)", v.Until, v.Since)
+		}
 		*to = &v
 		return err
+	}
+}
+
+// day takes a date as it is written, in quotes or not.
+func (d document) day(to *string) setter {
+	return func(n ast.Node) error {
+		s := n.GetToken().Value
+		if _, err := time.Parse(time.DateOnly, s); err != nil {
+			return d.errorf(n, "for example 2027-01-31", "expected a day as YYYY-MM-DD, got %.40q", n.String())
+		}
+		*to = s
+		return nil
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -130,11 +132,19 @@ func (c *Catalog) Validate(tool sallyport.Tool, args json.RawMessage) error {
 	if err == nil {
 		return nil
 	}
-	return &sallyport.Error{
+	e := &sallyport.Error{
 		Code: sallyport.Invalid, Step: sallyport.Validate,
 		Message: fmt.Sprintf("the arguments do not fit the input schema of %s: %v", tool.Name, err),
 		Hint:    "correct the arguments as the tool's inputSchema says",
 	}
+	if name, ok := wire.String(wire.Member(args, "image")); ok && tool.Origin.Backend == "sandbox" && tool.Manifest.Images[name] == "" {
+		e.Message = fmt.Sprintf("the image %.64q is not one that a call of %s may choose", name, tool.Name)
+		e.Hint = "leave image out: an operator has listed no others (sandbox.images)"
+		if names := slices.Sorted(maps.Keys(tool.Manifest.Images)); len(names) > 0 {
+			e.Hint = "leave image out, or choose one of " + strings.Join(names, ", ")
+		}
+	}
+	return e
 }
 
 // CheckOutput checks structured content against the tool's output schema. A

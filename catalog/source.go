@@ -6,11 +6,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/redact/visible"
+	"sallyport.dev/sallyport/catalog/change"
+	"sallyport.dev/sallyport/catalog/suspect"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -26,6 +28,10 @@ type Listing struct {
 	Instructions string
 	Timeout      time.Duration     // of a call, where no manifest says otherwise; 0 is the gateway's
 	Tools        []json.RawMessage // as the server wrote them
+
+	// Routes are the requests that its tools become, by name, where the server is
+	// an HTTP API. They come from what read its document, never from a server.
+	Routes map[string]*sallyport.Route
 }
 
 // source is one server's tools, taken in.
@@ -49,6 +55,7 @@ func (c *Catalog) SetListing(ctx context.Context, l Listing) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	s := &source{server: l.Server}
+	names := c.names(l)
 	seen := map[string]bool{}
 	for i, raw := range l.Tools {
 		name, reason := originName(raw)
@@ -58,7 +65,7 @@ func (c *Catalog) SetListing(ctx context.Context, l Listing) error {
 			reason = "listed twice; the first one counts"
 		default:
 			seen[name] = true
-			s.entries = append(s.entries, c.take(ctx, l, name, raw))
+			s.entries = append(s.entries, c.take(ctx, l, name, raw, names))
 			continue
 		}
 		s.warnings = append(s.warnings, Warning{l.Server, name, fmt.Sprintf("tool %d of the list is refused: %s", i, reason)})
@@ -119,10 +126,10 @@ func originName(raw json.RawMessage) (name, reason string) {
 }
 
 // take makes an entry of one upstream tool and settles its pin.
-func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.RawMessage) *entry {
-	e := &entry{tool: sallyport.Tool{
+func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.RawMessage, names suspect.Names) *entry {
+	e := &entry{raw: raw, instructions: l.Instructions, tool: sallyport.Tool{
 		Name:     ExposedName(l.Server, name),
-		Version:  "1",
+		Version:  change.First,
 		Status:   sallyport.ToolActive,
 		Manifest: sallyport.Manifest{Timeout: l.Timeout},
 		Origin: sallyport.Origin{
@@ -130,10 +137,13 @@ func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.Raw
 			Endpoint: l.Endpoint, Credential: l.Credential,
 		},
 	}}
+	if l.Routes != nil {
+		e.tool.Origin.Backend, e.tool.Route = "openapi", l.Routes[name]
+	}
 	e.tool.Definition = rename(raw, e.tool.Name, name)
 	reason := e.read(raw)
 	if reason == "" {
-		e.current, reason = pinForm(raw, l.Instructions)
+		e.current, reason = pinForm(raw, l.Instructions, e.tool.Route)
 	}
 	if reason != "" {
 		e.broken = true
@@ -141,7 +151,8 @@ func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.Raw
 		return e
 	}
 	e.tool.Digest = digest(e.current)
-	c.settle(ctx, e, concealed(raw, l.Instructions))
+	e.found = c.judge.Look(name, raw, l.Instructions, names.Own)
+	c.settle(ctx, e, grave(slices.Concat(e.found, suspect.Mentions(raw, l.Instructions, names))))
 	return e
 }
 
@@ -191,27 +202,27 @@ func (e *entry) quarantine(reason string) {
 	e.tool.Status, e.tool.StatusReason = sallyport.ToolQuarantined, reason
 }
 
-// settle compares the tool with its pin. First sight is pinned, unless
-// something in it is hidden from the reader: a human looks at that first.
-func (c *Catalog) settle(ctx context.Context, e *entry, hides string) {
+// settle compares the tool with its pin. First sight is pinned, unless something
+// in it is grave: a human looks at that first.
+func (c *Catalog) settle(ctx context.Context, e *entry, grave string) {
 	origin := e.tool.Origin
 	pinned, err := c.pins.GetPin(ctx, origin.Server, origin.Name)
 	switch {
 	case err != nil:
 		e.quarantine("its pin cannot be read, so nobody knows whether it changed")
-	case pinned != nil:
-		e.pinned = pinned
-		if digest(pinned) != e.tool.Digest {
+	case pinned.Definition != nil:
+		e.pinned, e.tool.Version = pinned, pinned.Version
+		if digest(pinned.Definition) != e.tool.Digest {
 			e.quarantine("its definition changed since it was pinned; look at the difference, then approve it")
 		}
-	case hides != "":
-		e.quarantine(hides)
+	case grave != "":
+		e.quarantine(grave)
 	default:
-		if err := c.pins.PutPin(ctx, origin.Server, origin.Name, e.current); err != nil {
+		if err := c.pins.PutPin(ctx, origin.Server, origin.Name, e.approved()); err != nil {
 			e.quarantine("its pin cannot be stored")
 			return
 		}
-		e.pinned = e.current
+		e.pinned = e.approved()
 	}
 }
 
@@ -231,10 +242,18 @@ func rename(raw json.RawMessage, exposed, original string) json.RawMessage {
 	return out // _meta is not an object: leave it alone
 }
 
-// pinForm is what gets pinned: the tool and its server's instructions, in the
-// one form in which order and white space do not matter.
-func pinForm(raw json.RawMessage, instructions string) (form json.RawMessage, reason string) {
+// pinForm is what gets pinned: the tool, its server's instructions, and where and
+// how its calls are made if it is an operation of an HTTP API, in the one form in
+// which order and white space do not matter.
+func pinForm(raw json.RawMessage, instructions string, route *sallyport.Route) (form json.RawMessage, reason string) {
 	doc := append([]byte(`{"instructions":`), wire.Quote(instructions)...)
+	if route != nil {
+		b, err := json.Marshal(route)
+		if err != nil {
+			return nil, err.Error()
+		}
+		doc = append(append(doc, `,"route":`...), b...)
+	}
 	doc = append(append(append(doc, `,"tool":`...), raw...), '}')
 	form, err := sallyport.Canonical(doc)
 	if err != nil {
@@ -246,55 +265,4 @@ func pinForm(raw json.RawMessage, instructions string) (form json.RawMessage, re
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
-}
-
-// hidden returns a description of the first character of s that a reader would
-// not see, or that could move what they see; "" if there is none.
-func hidden(s string) string {
-	i := visible.Index(s)
-	if i < 0 {
-		return ""
-	}
-	r, _, kind := visible.At(s, i)
-	return fmt.Sprintf("hidden character U+%04X (%s) at byte %d", r, kind, i)
-}
-
-// concealed looks for hidden characters in every string of a tool, names of
-// members too, and in the server's instructions.
-func concealed(raw json.RawMessage, instructions string) (reason string) {
-	if why := hidden(instructions); why != "" {
-		return "the server's instructions hold a " + why
-	}
-	if why := hiddenIn(raw, ""); why != "" {
-		return "its definition holds a " + why
-	}
-	return ""
-}
-
-func hiddenIn(raw json.RawMessage, path string) string {
-	if s, ok := wire.String(raw); ok {
-		if why := hidden(s); why != "" {
-			return why + " of " + path
-		}
-		return ""
-	}
-	if wire.IsObject(raw) {
-		for name, v := range wire.Members(raw) {
-			if why := hidden(string(name)); why != "" {
-				return why + " of a member's name below " + path + "/"
-			}
-			if why := hiddenIn(v, path+"/"+string(name)); why != "" {
-				return why
-			}
-		}
-		return ""
-	}
-	i := 0
-	for v := range wire.Elements(raw) {
-		if why := hiddenIn(v, fmt.Sprintf("%s/%d", path, i)); why != "" {
-			return why
-		}
-		i++
-	}
-	return ""
 }
