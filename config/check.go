@@ -79,6 +79,10 @@ func (d *decoder) profiles(c *Config) {
 		d.each(key+".tools", c.Profiles[name].Tools, func(key, tool string) {
 			d.name(key, "tool", tool, `^([A-Za-z0-9_-]{1,48}|[A-Za-z0-9_-]{0,47}\*)$`, "write the name that agents see, or its beginning and a *")
 		})
+		if p := c.Profiles[name]; p.Bare && (len(p.Servers) != 1 || len(p.Tools) > 0) {
+			d.fail(d.places[key+".bare"], "give it one server and no tools, or take bare out",
+				"%s.bare: names can only stay as they are where all are of one server, and this profile has %d servers and %d tools", key, len(p.Servers), len(p.Tools))
+		}
 	}
 }
 
@@ -86,17 +90,23 @@ func (d *decoder) profiles(c *Config) {
 func (d *decoder) server(key string, s *Server, dir string) {
 	place := func(k string) string { return join(key, k) }
 	switch {
-	case s.Command == "" && s.URL == "":
-		d.fail(d.places[key], "give a command to start it, or the url of a running one", "%s has neither command nor url", named(key))
+	case s.Command == "" && s.URL == "" && s.OpenAPI == "":
+		d.fail(d.places[key], "give a command to start it, the url of a running one, or the openapi document of an HTTP API", "%s has neither command nor url nor openapi", named(key))
 		return
 	case s.Command != "" && s.URL != "":
 		d.fail(d.places[place("url")], "keep one of the two", "%s has both command and url", named(key))
 		return
+	case s.OpenAPI != "" && s.Command+s.URL != "":
+		d.fail(d.places[place("openapi")], "keep one of them", "%s has openapi beside a command or a url", named(key))
+		return
 	case s.Command != "":
-		d.stray(key, "url", "headers")
+		d.stray(key, "url", "headers", "base", "auth", "token_url")
 		d.command(place("command"), s, dir)
+	case s.OpenAPI != "":
+		d.stray(key, ofCommands...)
+		d.api(key, s, dir)
 	default:
-		d.stray(key, "command", "args", "env", "isolation", "egress", "secrets", "roots", "limits", "idle")
+		d.stray(key, append(ofCommands, "base", "auth", "token_url")...)
 		d.endpoint(place("url"), s.URL)
 	}
 	if _, set := d.places[place("isolation")]; set || s.Command != "" {
@@ -115,15 +125,19 @@ func (d *decoder) server(key string, s *Server, dir string) {
 		}
 	}
 	for _, name := range sortedKeys(s.Headers) {
-		k := place("headers." + name)
-		d.name(k, "header", name, headerName, "use letters, digits and hyphens")
-		d.references(k, s.Headers[name])
-		if strings.ContainsAny(s.Headers[name], "\r\n\x00") {
-			d.fail(d.places[k], "write it on one line", "%s holds a line break", k)
-		}
+		d.name(place("headers."+name), "header", name, headerName, "use letters, digits and hyphens")
+		d.sent(place("headers."+name), s.Headers[name])
 	}
 	d.within(place("timeout"), s.Timeout > 0 && s.Timeout <= 24*time.Hour, "between 1ms and 24h")
 	d.within(place("max_line"), s.MaxLine >= 4*KiB && s.MaxLine <= GiB, "between 4KiB and 1GiB")
+}
+
+// sent checks a value that goes into a header.
+func (d *decoder) sent(key, value string) {
+	d.references(key, value)
+	if strings.ContainsAny(value, "\r\n\x00") {
+		d.fail(d.places[key], "write it on one line", "%s holds a line break", key)
+	}
 }
 
 func named(key string) string {
@@ -137,7 +151,7 @@ func named(key string) string {
 func (d *decoder) stray(key string, names ...string) {
 	for _, n := range names {
 		if p, set := d.places[join(key, n)]; set {
-			d.fail(p, "remove it: servers with a command have args, env, isolation, egress, secrets, roots, limits and idle; those with a url have headers",
+			d.fail(p, "remove it: servers with a command have args, env, isolation, egress, secrets, roots, limits and idle; those with a url have headers; those with openapi have headers, base, auth and token_url",
 				"%s does not fit this kind of server", join(key, n))
 		}
 	}

@@ -60,7 +60,8 @@ const (
 	IsolationNone   = "none"   // the gateway's own user: shown by doctor, marked in the audit
 )
 
-// A Server is an upstream MCP server: either Command or URL is set.
+// A Server is an upstream: an MCP server, of which Command or URL is set, or an
+// HTTP API, of which OpenAPI is.
 type Server struct {
 	Command   string            `yaml:"command"`   // program, without a shell
 	Args      []string          `yaml:"args,text"` // its arguments: none
@@ -76,6 +77,11 @@ type Server struct {
 
 	URL     string            `yaml:"url"`          // streamable HTTP endpoint
 	Headers map[string]string `yaml:"headers,text"` // sent with each request: none; may hold ${secret:NAME}
+
+	OpenAPI  string            `yaml:"openapi"`   // file or URL of the OpenAPI 3 document of an HTTP API
+	Base     string            `yaml:"base"`      // where its calls go: "", what the document says
+	Auth     map[string]string `yaml:"auth,text"` // credentials by security scheme of the document: none; may hold ${secret:NAME}
+	TokenURL string            `yaml:"token_url"` // where tokens of OAuth are fetched: "", at the API's own origin only
 
 	Timeout time.Duration `yaml:"timeout"`  // of one call: 60s
 	MaxLine Size          `yaml:"max_line"` // longest message: 16MiB
@@ -124,8 +130,9 @@ func (s Server) Confinement() sallyport.Confinement {
 
 // A Profile is a named subset of the tools.
 type Profile struct {
-	Servers []string `yaml:"servers"` // every tool of these servers
+	Servers []string `yaml:"servers"` // every tool of these servers, and what they hold
 	Tools   []string `yaml:"tools"`   // exposed names; a * at the end means "begins with"
+	Bare    bool     `yaml:"bare"`    // names and addresses stay as its one server has them: false
 }
 
 // Sandbox says where code runs.
@@ -346,6 +353,17 @@ func (c *Config) ProfileTools() map[string][]string {
 			tools = append(tools, s+"__*")
 		}
 		out[name] = append(tools, p.Tools...)
+	}
+	return out
+}
+
+// BareServers returns, by profile, the one server of those with bare names.
+func (c *Config) BareServers() map[string]string {
+	out := map[string]string{}
+	for name, p := range c.Profiles {
+		if p.Bare && len(p.Servers) == 1 {
+			out[name] = p.Servers[0]
+		}
 	}
 	return out
 }

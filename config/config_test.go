@@ -129,7 +129,7 @@ func TestStarterIsDefault(t *testing.T) {
 		b.WriteString(line)
 	}
 	c, err = config.Parse(file, []byte(b.String()))
-	if err != nil || len(c.Servers) != 2 || len(c.Profiles) != 1 || c.Audit.Heads == "" {
+	if err != nil || len(c.Servers) != 3 || len(c.Profiles) != 1 || c.Audit.Heads == "" {
 		t.Errorf("the examples: %+v, %v\n%s", c, err, b.String())
 	}
 	if c != nil && (c.Approvals.URL == "" || len(c.Approvals.Webhooks) != 1 || c.Approvals.Irreversible.Quorum != 2 || len(c.Approvals.Escalate.Groups) != 1) {

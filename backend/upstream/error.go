@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/line"
 	"sallyport.dev/sallyport/wire"
 )
@@ -22,29 +23,6 @@ var (
 	// errMalformed: an answer that is not what the protocol says.
 	errMalformed = errors.New("malformed answer")
 )
-
-// notSentError is an error of a call that certainly had no effect.
-type notSentError struct{ err error }
-
-func (e notSentError) Error() string   { return e.err.Error() }
-func (e notSentError) Unwrap() []error { return []error{e.err, sallyport.ErrNotExecuted} }
-
-func notSent(err error) error { return notSentError{err} }
-
-func unknown(server string) error {
-	return &sallyport.Error{
-		Code: sallyport.Unavailable, Step: sallyport.Execute,
-		Message: fmt.Sprintf("server %.80q is not there any more", server),
-		Hint:    "list the tools again", Err: sallyport.ErrNotExecuted,
-	}
-}
-
-// unavailable is for calls that were never sent.
-func unavailable(err error, message, hint string) error {
-	return &sallyport.Error{
-		Code: sallyport.Unavailable, Step: sallyport.Execute, Message: message, Hint: hint, Err: notSent(err),
-	}
-}
 
 // brief is an error on one line that is safe to show. Addresses are not.
 func brief(err error) string {
@@ -84,7 +62,7 @@ func exited(server string, status error, words []string) error {
 	}
 	return &sallyport.Error{
 		Code: sallyport.Upstream, Step: sallyport.Execute, Message: message,
-		Hint: "the call may have taken effect; look before you call again", Err: errGone,
+		Hint: outcome.MayHaveActed, Err: errGone,
 	}
 }
 
@@ -104,7 +82,7 @@ func (s *server) silent(err error) error {
 // fail turns what went wrong with a call that was sent into an error for the
 // caller. Errors of the context and of ours pass.
 func (s *server) fail(err error) error {
-	if _, ours := errors.AsType[*sallyport.Error](err); ours || isContext(err) {
+	if _, ours := errors.AsType[*sallyport.Error](err); ours || outcome.IsContext(err) {
 		return err
 	}
 	e := &sallyport.Error{Code: sallyport.Upstream, Step: sallyport.Execute, Err: err}
@@ -118,17 +96,17 @@ func (s *server) fail(err error) error {
 		e.Message = fmt.Sprintf("server %q answered with error %d: %s", s.Name, rpc.Code, rpcText(rpc))
 		e.Hint = "correct the call, or ask the operator of the server"
 		if neverRan(rpc.Code) {
-			e.Err = notSent(err)
+			e.Err = outcome.NotSent(err)
 		}
 	case isStatus:
 		e.Message = fmt.Sprintf("server %q answered with HTTP status %d", s.Name, status.code)
 		e.Hint = status.hint()
 		if status.refused() {
-			e.Err = notSent(err)
+			e.Err = outcome.NotSent(err)
 		}
 	default:
 		e.Message = fmt.Sprintf("server %q: %s", s.Name, brief(err))
-		e.Hint = "the call may have taken effect; look before you call again"
+		e.Hint = outcome.MayHaveActed
 		if errors.Is(err, sallyport.ErrNotExecuted) {
 			e.Code, e.Hint = sallyport.Unavailable, "try again"
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/line"
 	"sallyport.dev/sallyport/wire"
 )
@@ -174,7 +175,7 @@ func (l *webLink) newRequest(ctx context.Context, method string, body []byte, r 
 func (l *webLink) exchange(ctx context.Context, r request) (wire.Message, error) {
 	select {
 	case <-l.over:
-		return wire.Message{}, notSent(l.err)
+		return wire.Message{}, outcome.NotSent(l.err)
 	default:
 	}
 	msg := wire.Message{ID: r.rawID(), Method: r.method, Params: r.params}
@@ -188,7 +189,7 @@ func (l *webLink) exchange(ctx context.Context, r request) (wire.Message, error)
 	}
 	if ctx.Err() != nil {
 		if errors.Is(err, sallyport.ErrNotExecuted) {
-			return wire.Message{}, notSent(ctx.Err())
+			return wire.Message{}, outcome.NotSent(ctx.Err())
 		}
 		if !r.quiet && l.se.era == eraLegacy { // modern: hanging up says it
 			params := fmt.Appendf(nil, `{"requestId":%d,"reason":"the caller gave up"}`, r.id)
@@ -199,7 +200,7 @@ func (l *webLink) exchange(ctx context.Context, r request) (wire.Message, error)
 	if errors.Is(err, errNoConnection) { // the supervisor looks for it from now on
 		lost := l.se.s.fail(fmt.Errorf("%w (%w)", err, errGone))
 		l.end(lost)
-		return wire.Message{}, notSent(lost)
+		return wire.Message{}, outcome.NotSent(lost)
 	}
 	return wire.Message{}, err
 }
@@ -215,7 +216,7 @@ func (l *webLink) post(ctx context.Context, body []byte, r request) (*http.Respo
 		}
 		req, err := l.newRequest(httptrace.WithClientTrace(ctx, trace), http.MethodPost, body, r)
 		if err != nil {
-			return nil, notSent(err)
+			return nil, outcome.NotSent(err)
 		}
 		resp, err := l.client.Do(req)
 		if err != nil {
@@ -223,7 +224,7 @@ func (l *webLink) post(ctx context.Context, body []byte, r request) (*http.Respo
 				err = ue.Err // the address is the operator's, not for agents
 			}
 			if !began.Load() || cut.Load() {
-				return nil, notSent(fmt.Errorf("%w: %w", errNoConnection, err))
+				return nil, outcome.NotSent(fmt.Errorf("%w: %w", errNoConnection, err))
 			}
 			return nil, err
 		}
@@ -306,7 +307,7 @@ func (l *webLink) refusal(resp *http.Response, kind string) (wire.Message, error
 				Hint:    "try again", Err: fmt.Errorf("%w (%w)", errSession, errGone),
 			}
 			l.end(lost)
-			return m, notSent(lost)
+			return m, outcome.NotSent(lost)
 		}
 	}
 	if isError && resp.StatusCode < 500 && resp.StatusCode != 401 && resp.StatusCode != 403 {

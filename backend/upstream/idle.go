@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/turn"
 )
 
@@ -32,7 +33,7 @@ func (s *server) enter(ctx context.Context) (leave func(), err error) {
 		}
 	}
 	if err != nil {
-		return nil, notSent(err)
+		return nil, outcome.NotSent(err)
 	}
 	return leave, nil
 }

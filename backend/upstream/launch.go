@@ -3,8 +3,6 @@ package upstream
 import (
 	"context"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -45,25 +43,4 @@ type unreader interface{ Unread() int }
 type Launcher interface {
 	// Launch starts a process. ctx bounds only the start: the process outlives it.
 	Launch(ctx context.Context, spec LaunchSpec) (Process, error)
-}
-
-// baseVariables are the ones that a server gets besides its own block.
-var baseVariables = []string{"HOME", "LANG", "PATH", "TMPDIR", "TZ", "USER"}
-
-// environment is the base variables found in gateway, then the block, whose
-// entries win. Nothing else of the gateway's own environment gets through.
-func environment(gateway, block []string) []string {
-	var env []string
-	own := map[string]bool{}
-	for _, kv := range block {
-		name, _, _ := strings.Cut(kv, "=")
-		own[name] = true
-	}
-	for _, kv := range gateway {
-		name, _, _ := strings.Cut(kv, "=")
-		if slices.Contains(baseVariables, name) && !own[name] {
-			env = append(env, kv)
-		}
-	}
-	return append(env, block...)
 }

@@ -1,11 +1,15 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
+	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/page"
 	"sallyport.dev/sallyport/backend/upstream/param"
 	"sallyport.dev/sallyport/wire"
 )
@@ -17,16 +21,12 @@ type Listing struct {
 	Credential   string
 	Instructions string
 	Tools        []json.RawMessage // as the server wrote them
+	Holds        bool              // it says that it has resources, listed or not
 	Warnings     []string
-	Degraded     string // "pagination" if the list did not come to an end
-}
+	Degraded     string // "pagination" if a list did not come to an end
 
-// Bounds of one listing.
-const (
-	maxPages     = 100
-	maxTools     = 20_000
-	maxListBytes = 64 << 20
-)
+	Resources, Templates, Prompts []json.RawMessage // as the server wrote them
+}
 
 // keepListed lists the tools whenever someone asks for it, and now and then.
 func (s *server) keepListed(ctx context.Context) {
@@ -38,6 +38,14 @@ func (s *server) keepListed(ctx context.Context) {
 			return
 		case <-s.relist:
 		case <-refresh.C:
+		case <-s.rumour: // more of them may be on their way
+			if !pause(ctx, s.o.Settle) {
+				return
+			}
+			select {
+			case <-s.rumour:
+			default:
+			}
 		}
 		s.mu.Lock()
 		se := s.se
@@ -69,7 +77,7 @@ func (s *server) list(ctx context.Context, se *session) (Listing, error) {
 	l := Listing{Server: s.Name, Endpoint: s.endpoint, Credential: s.Credential, Instructions: se.instructions}
 	err := se.pages(ctx, &l)
 	if err == nil && s.life.Err() != nil {
-		err = unknown(s.Name)
+		err = outcome.Gone(s.Name)
 	}
 	if err == nil {
 		s.o.OnListing(l)
@@ -81,71 +89,79 @@ func (s *server) list(ctx context.Context, se *session) (Listing, error) {
 		return Listing{}, err
 	}
 	s.listing = l
+	s.told.Store(true)
 	return l, nil
 }
 
+// pages fetches the tools, and what else the server says that it has. A list
+// that fails beside the tools stays as it was, with a warning.
 func (se *session) pages(ctx context.Context, l *Listing) error {
-	seenTools, seenCursors, size := map[string]bool{}, map[string]bool{}, 0
-	params := json.RawMessage(nil)
-	for page := range maxPages {
-		m, err := se.request(ctx, "tools/list", params, false)
-		if err == nil && m.Error != nil {
-			err = m.Error
-			if m.Error.Code == wire.CodeMethodNotFound && page == 0 {
-				return nil // it has no tools
-			}
-		}
-		if err != nil {
-			if page > 0 && ctx.Err() != nil {
-				l.Degraded = "pagination"
-				return nil
-			}
-			return se.s.fail(err)
-		}
-		tools := wire.Member(m.Result, "tools")
-		if len(tools) == 0 || tools[0] != '[' {
-			return se.s.fail(fmt.Errorf("%w: tools/list has no list of tools", errMalformed))
-		}
-		for raw := range wire.Elements(tools) {
-			size += len(raw)
-			if len(l.Tools) >= maxTools || size > maxListBytes {
-				l.Degraded = "size"
-				return nil
-			}
-			se.addTool(l, raw, seenTools)
-		}
-		cursor := wire.Member(m.Result, "nextCursor")
-		if cursor == nil || wire.IsNull(cursor) {
-			return nil
-		}
-		text, ok := wire.String(cursor)
-		if !ok || seenCursors[text] {
-			break
-		}
-		seenCursors[text] = true
-		params = append(wire.AppendString([]byte(`{"cursor":`), text), '}')
+	ask := func(ctx context.Context, method string, params json.RawMessage) (wire.Message, error) {
+		return se.request(ctx, method, params, false)
 	}
-	l.Degraded = "pagination"
+	tools, degraded, err := page.All(ctx, ask, "tools/list", "tools", "name")
+	if errors.Is(err, page.ErrNoList) {
+		err = fmt.Errorf("%w: tools/list has no list of tools", errMalformed)
+	}
+	if err != nil {
+		return se.s.fail(err)
+	}
+	l.Degraded = degraded
+	for _, raw := range tools {
+		se.addTool(l, raw)
+	}
+	was := se.s.last()
+	for _, more := range []struct {
+		capability, method, member, key string
+		to                              *[]json.RawMessage
+		was                             []json.RawMessage
+	}{
+		{"resources", "resources/list", "resources", "uri", &l.Resources, was.Resources},
+		{"resources", "resources/templates/list", "resourceTemplates", "uriTemplate", &l.Templates, was.Templates},
+		{"prompts", "prompts/list", "prompts", "name", &l.Prompts, was.Prompts},
+	} {
+		if wire.Member(se.capabilities, more.capability) == nil {
+			continue
+		}
+		*more.to, degraded, err = page.All(ctx, ask, more.method, more.member, more.key)
+		l.Degraded = cmp.Or(l.Degraded, degraded)
+		if err != nil {
+			*more.to = more.was
+			l.Warnings = append(l.Warnings, fmt.Sprintf("%s failed, so what it said before still counts: %s", more.method, brief(err)))
+		}
+	}
+	l.Holds = wire.Member(se.capabilities, "resources") != nil
 	return nil
 }
 
-// addTool keeps the first tool of each name. Those without one are kept too:
-// the catalogue says what is wrong with them.
-func (se *session) addTool(l *Listing, raw json.RawMessage, seen map[string]bool) {
-	name, named := wire.String(wire.Member(raw, "name"))
-	key := name
-	if !named {
-		key = "\x00" + string(raw[:min(len(raw), 256)])
-	}
-	if seen[key] {
-		return
-	}
-	seen[key] = true
+// last is the listing that was passed on last.
+func (s *server) last() Listing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listing
+}
+
+// addTool leaves out what an HTTP client must not show.
+func (se *session) addTool(l *Listing, raw json.RawMessage) {
 	if _, web := se.link.(*webLink); web && se.era == eraModern {
 		if _, err := param.Headers(wire.Member(raw, "inputSchema")); err != nil {
+			name, _ := wire.String(wire.Member(raw, "name"))
 			l.Warnings = append(l.Warnings, fmt.Sprintf("tool %.80q is left out: %v", name, err))
 			return
 		}
 	}
 	l.Tools = append(l.Tools, raw)
+}
+
+// Silent names the servers that run, or should, and have not told yet what they
+// have.
+func (b *Backend) Silent() (names []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for name, s := range b.servers {
+		if !s.told.Load() {
+			names = append(names, name)
+		}
+	}
+	return names
 }

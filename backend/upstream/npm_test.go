@@ -16,6 +16,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/backendtest"
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/catalog/suspect"
 )
 
 // npm finds the program of a real server, and the Node.js to run it with.
@@ -59,6 +60,12 @@ func listed(t *testing.T, b *upstream.Backend, name string) map[string]bool {
 			t.Error(err)
 		}
 		names[def.Name] = true
+		own := func(string) bool { return true }
+		for _, f := range (suspect.Judge{}).Look(def.Name, raw, l.Instructions, own) { // TO-02: a well-known server waits for nobody
+			if f.Grave {
+				t.Errorf("%s: %s", def.Name, f)
+			}
+		}
 	}
 	return names
 }

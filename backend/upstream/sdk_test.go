@@ -30,7 +30,7 @@ func TestSDKServers(t *testing.T) {
 				})
 			handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv }, &mcp.StreamableHTTPOptions{Stateless: modern})
 			ts := httptest.NewServer(handler)
-			defer ts.Close()
+			t.Cleanup(ts.Close) // after the backend, which listens to it
 			b := open(t, options(), upstream.Config{Name: "s", URL: ts.URL})
 			tl := tool("s", "echo")
 			tl.InputSchema = []byte(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)

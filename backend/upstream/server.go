@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/follow"
 	"sallyport.dev/sallyport/backend/upstream/line"
 	"sallyport.dev/sallyport/backend/upstream/turn"
 )
@@ -60,7 +63,10 @@ type server struct {
 	kick     chan struct{} // holds one: wakes a server that sleeps
 	line     *turn.Line    // of calls
 	relist   chan struct{} // asks for a listing
+	rumour   chan struct{} // the server says that what it has changed
+	follows  follow.Set
 	lists    chan struct{} // held by the one listing that runs
+	told     atomic.Bool   // what it has, once at least
 
 	mu       sync.Mutex // guards what follows
 	state    State
@@ -79,7 +85,7 @@ type server struct {
 func start(ctx context.Context, c Config, o *Options) *server {
 	s := &server{
 		Config: c, o: o, endpoint: c.endpoint(), state: StateIdle,
-		ended: make(chan struct{}), kick: make(chan struct{}, 1), relist: make(chan struct{}, 1), lists: make(chan struct{}, 1), changed: make(chan struct{}),
+		ended: make(chan struct{}), kick: make(chan struct{}, 1), relist: make(chan struct{}, 1), rumour: make(chan struct{}, 1), lists: make(chan struct{}, 1), changed: make(chan struct{}),
 		down: time.Now(), line: turn.New(cmp.Or(c.Calls, o.Calls), cmp.Or(c.Queue, o.Queue)),
 	}
 	if !s.Lazy {
@@ -155,6 +161,11 @@ func (s *server) supervise(ctx context.Context) {
 // enough, and cleans up after it.
 func (s *server) attend(ctx context.Context, se *session) error {
 	defer se.link.close(s.o.Grace)
+	hearing, stop := context.WithCancel(ctx)
+	var ears sync.WaitGroup
+	defer ears.Wait()
+	defer stop()
+	ears.Go(func() { s.hearken(hearing, se) })
 	began, look := time.Now(), make(<-chan time.Time) // never
 	if s.Idle > 0 {
 		t := time.NewTicker(min(s.Idle/4+1, time.Second))
@@ -240,18 +251,18 @@ func (s *server) acquire(ctx context.Context) (*session, error) {
 			}
 			return nil, s.notReady(err)
 		case <-ctx.Done():
-			return nil, notSent(ctx.Err())
+			return nil, outcome.NotSent(ctx.Err())
 		case <-s.ended:
-			return nil, unknown(s.Name)
+			return nil, outcome.Gone(s.Name)
 		}
 	}
 }
 
 func (s *server) notReady(err error) error {
-	return unavailable(err, fmt.Sprintf("server %q is not available: %s", s.Name, brief(err)), "try later; the operator sees more under servers list")
+	return outcome.Unavailable(err, fmt.Sprintf("server %q is not available: %s", s.Name, brief(err)), "try later; the operator sees more under servers list")
 }
 
-// run calls a tool. It ends with ctx, and when the server is removed.
+// run does one job. It ends with ctx, and when the server is removed.
 func (s *server) run(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -262,17 +273,17 @@ func (s *server) run(ctx context.Context, job sallyport.Job) (sallyport.Output, 
 	}
 	defer leave()
 	out, err := s.deliver(inner, job)
-	if err != nil && isContext(err) && ctx.Err() == nil {
+	if err != nil && outcome.IsContext(err) && ctx.Err() == nil {
 		return out, &sallyport.Error{
 			Code: sallyport.Unavailable, Step: sallyport.Execute,
 			Message: fmt.Sprintf("server %q was stopped in the middle of the call", s.Name),
-			Hint:    "the call may have taken effect; look before you call again", Err: err,
+			Hint:    outcome.MayHaveActed, Err: err,
 		}
 	}
 	return out, err
 }
 
-// deliver calls a tool. A call that certainly did not reach a server that died
+// deliver does one job. One that certainly did not reach a server that died
 // is sent once more, to the next one.
 func (s *server) deliver(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
 	for again := true; ; again = false {
@@ -280,7 +291,7 @@ func (s *server) deliver(ctx context.Context, job sallyport.Job) (sallyport.Outp
 		if err != nil {
 			return sallyport.Output{}, err
 		}
-		out, err := se.callTool(ctx, job)
+		out, err := se.do(ctx, job)
 		if err == nil {
 			return out, nil
 		}

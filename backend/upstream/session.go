@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/environ"
 	"sallyport.dev/sallyport/backend/upstream/param"
 	"sallyport.dev/sallyport/backend/upstream/result"
 	"sallyport.dev/sallyport/wire"
@@ -35,6 +38,8 @@ type session struct {
 	version      string
 	info         json.RawMessage
 	instructions string
+	capabilities json.RawMessage
+	reaches      []string    // gateways that it is, or that are behind it
 	answered     atomic.Bool // a request was answered since
 	params       sync.Map    // tool digest → []param.Header
 }
@@ -54,7 +59,7 @@ func (s *server) connect(ctx context.Context) (*session, error) {
 		l = newWebLink(se)
 	} else {
 		p, err := s.o.Launchers[s.Isolation].Launch(ctx, LaunchSpec{
-			Name: s.Name, Argv: s.Argv, Env: environment(s.o.Environ, s.Env), Own: s.Env, Confinement: s.Confinement,
+			Name: s.Name, Argv: s.Argv, Env: environ.Of(s.o.Environ, s.Env), Own: s.Env, Confinement: s.Confinement,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("it cannot be started: %w", err)
@@ -88,12 +93,50 @@ func (se *session) greet(ctx context.Context) error {
 	s.mu.Unlock()
 	if !plain {
 		modern, err := se.discover(ctx)
+		if modern && err == nil {
+			err = se.loop()
+		}
 		if modern || err != nil {
 			return err
 		}
 	}
-	return se.initialize(ctx)
+	if err := se.initialize(ctx); err != nil {
+		return err
+	}
+	return se.loop()
 }
+
+// loop is an error where the server is this gateway, or leads back to it: each
+// would list what the other lists, without end.
+func (se *session) loop() error {
+	if own := se.s.o.Instance; own == "" || !slices.Contains(se.reaches, own) {
+		return nil
+	}
+	return &sallyport.Error{
+		Code: sallyport.Invalid, Step: sallyport.Execute, Err: sallyport.ErrNotExecuted,
+		Message: fmt.Sprintf("server %q leads back to this gateway, so it is not used", se.s.Name), Hint: "remove it here, or this gateway there",
+	}
+}
+
+// Reaches names the gateways that are behind the servers, as they say.
+func (b *Backend) Reaches() []string {
+	b.mu.Lock()
+	servers := slices.Collect(maps.Values(b.servers))
+	b.mu.Unlock()
+	var all []string
+	for _, s := range servers {
+		s.mu.Lock()
+		if s.se != nil {
+			all = append(all, s.se.reaches...)
+		}
+		s.mu.Unlock()
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// maxReaches bounds how many gateways a server may say that it reaches.
+const maxReaches = 64
 
 func (se *session) discover(ctx context.Context) (modern bool, err error) {
 	se.era, se.version = eraModern, wire.Version2026_07_28
@@ -161,6 +204,12 @@ func (se *session) learn(result, info json.RawMessage) {
 	if wire.IsObject(info) {
 		se.info = info
 	}
+	for v := range wire.Elements(wire.Path(result, "_meta", wire.MetaReaches)) {
+		if id, ok := wire.String(v); ok && len(id) <= 64 && len(se.reaches) < maxReaches {
+			se.reaches = append(se.reaches, id)
+		}
+	}
+	se.capabilities = wire.Member(result, "capabilities")
 	se.instructions, _ = wire.String(wire.Member(result, "instructions"))
 }
 
@@ -204,7 +253,7 @@ func (se *session) callTool(ctx context.Context, job sallyport.Job) (sallyport.O
 	if _, ok := se.link.(*webLink); ok {
 		header, err := se.callHeader(job)
 		if err != nil {
-			return sallyport.Output{}, unavailable(err, fmt.Sprintf("tool %q cannot be called: %v", job.Tool.Name, err), "ask the operator of the server")
+			return sallyport.Output{}, outcome.Unavailable(err, fmt.Sprintf("tool %q cannot be called: %v", job.Tool.Name, err), "ask the operator of the server")
 		}
 		r.header = header
 	}
@@ -235,7 +284,12 @@ func (se *session) callParams(job sallyport.Job, id int64) json.RawMessage {
 	} else {
 		b = append(b, job.Args...)
 	}
-	b = se.openMeta(append(b, `,"_meta":`...))
+	return append(se.jobMeta(append(b, `,"_meta":`...), job, id), '}')
+}
+
+// jobMeta appends the _meta of a request that a job makes.
+func (se *session) jobMeta(b []byte, job sallyport.Job, id int64) []byte {
+	b = se.openMeta(b)
 	member := func(name string) {
 		if b[len(b)-1] != '{' {
 			b = append(b, ',')
@@ -252,7 +306,7 @@ func (se *session) callParams(job sallyport.Job, id int64) json.RawMessage {
 			b = wire.AppendString(b, m[1])
 		}
 	}
-	return append(b, "}}"...)
+	return append(b, '}')
 }
 
 // callHeader is what an HTTP request says in headers about a call.

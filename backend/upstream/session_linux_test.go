@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/backend/upstream/child"
 )
 
 // A server without isolation is not in the operator's session, where a login
 // would let it decide tickets.
 func TestLocalHasASessionOfItsOwn(t *testing.T) {
-	p, err := upstream.Local{}.Launch(t.Context(), upstream.LaunchSpec{Name: "s", Argv: []string{"/bin/sh", "-c", "cut -d' ' -f1,6 /proc/$$/stat; cat"}, Env: []string{"PATH=/usr/bin:/bin"}})
+	p, err := child.Launcher{}.Launch(t.Context(), upstream.LaunchSpec{Name: "s", Argv: []string{"/bin/sh", "-c", "cut -d' ' -f1,6 /proc/$$/stat; cat"}, Env: []string{"PATH=/usr/bin:/bin"}})
 	if err != nil {
 		t.Fatal(err)
 	}

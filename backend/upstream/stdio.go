@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/line"
 	"sallyport.dev/sallyport/wire"
 )
@@ -300,8 +301,8 @@ func (l *pipeLink) notice(m wire.Message) {
 			default:
 			}
 		}
-	case "notifications/tools/list_changed":
-		l.s.askList()
+	default:
+		l.s.heard(m)
 	}
 }
 
@@ -319,9 +320,9 @@ func (l *pipeLink) exchange(ctx context.Context, r request) (wire.Message, error
 	p := &parcel{line: msg.AppendLine(nil)}
 	select {
 	case <-l.over:
-		return wire.Message{}, notSent(l.err)
+		return wire.Message{}, outcome.NotSent(l.err)
 	case <-ctx.Done():
-		return wire.Message{}, notSent(ctx.Err())
+		return wire.Message{}, outcome.NotSent(ctx.Err())
 	case l.out <- p:
 	}
 	for {
@@ -360,7 +361,7 @@ func (l *pipeLink) last(w *waiter, p *parcel, r request) (wire.Message, error) {
 	default:
 	}
 	if p.drop() || p.missed(l.read) {
-		return wire.Message{}, notSent(l.err)
+		return wire.Message{}, outcome.NotSent(l.err)
 	}
 	return wire.Message{}, l.err
 }
@@ -368,7 +369,7 @@ func (l *pipeLink) last(w *waiter, p *parcel, r request) (wire.Message, error) {
 // abandon gives a call up: unsent if it is still here, else told to stop.
 func (l *pipeLink) abandon(p *parcel, r request, why error) error {
 	if p.drop() {
-		return notSent(why)
+		return outcome.NotSent(why)
 	}
 	if !r.quiet {
 		params := fmt.Appendf(nil, `{"requestId":%d,"reason":"the caller gave up"}`, r.id)

@@ -112,11 +112,11 @@ func (l *webLink) events(events *wire.EventReader, r request) (m wire.Message, f
 				reply, _ := wire.ParseMessage(answerPeer(m))
 				l.aside(reply)
 			}
-		case m.Method == "notifications/tools/list_changed":
-			l.se.s.askList()
 		case m.Method == "notifications/progress" || m.Method == "notifications/message":
 			// The stream belongs to this one call.
 			r.notify(sallyport.Notice{Method: m.Method, Params: m.Params})
+		default:
+			l.se.s.heard(m)
 		}
 	}
 }

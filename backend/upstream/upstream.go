@@ -1,4 +1,4 @@
-// Package upstream runs tools on MCP servers: programs that speak over their
+// Package upstream runs tools on MCP servers, and reads what they hold: programs that speak over their
 // standard input and output, and servers behind a URL (streamable HTTP), of
 // both protocol eras.
 //
@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/outcome"
 )
 
 // A Config is one server, as the operator wrote it.
@@ -57,10 +58,14 @@ type Options struct {
 	Launchers map[string]Launcher // by Config.Isolation
 	Environ   []string            // the gateway's environment; only base variables of it are used
 	Version   string              // of this gateway, told to servers
+	Instance  string              // names this gateway among those behind it; "" finds no loops
 
 	// OnListing takes each new list of tools: of one server one at a time, and
 	// none once Remove has returned. It must not call Remove.
 	OnListing func(Listing)
+
+	// OnUpdate is told that a resource that is followed has changed. It must not block.
+	OnUpdate func(server, address string)
 
 	Log        *slog.Logger
 	HTTP       http.RoundTripper
@@ -70,6 +75,7 @@ type Options struct {
 	Probe      time.Duration // for the answer to server/discover, default 5 s
 	Listing    time.Duration // for one listing, default 10 s
 	Refresh    time.Duration // between listings, default 5 min
+	Settle     time.Duration // after a server says that what it has changed, before it is listed, default 500 ms
 	Call       time.Duration // for a call that brings no time of its own, default 2 min
 	Grace      time.Duration // for a program to end, default 3 s
 	Calls      int           // of one server at once, default 64
@@ -83,6 +89,9 @@ func (o *Options) fill() {
 	}
 	if o.OnListing == nil {
 		o.OnListing = func(Listing) {}
+	}
+	if o.OnUpdate == nil {
+		o.OnUpdate = func(string, string) {}
 	}
 	if o.HTTP == nil {
 		o.HTTP = transport()
@@ -104,7 +113,7 @@ func (o *Options) fill() {
 		value time.Duration
 	}{
 		{&o.Budget, 10 * time.Second}, {&o.Connect, 30 * time.Second}, {&o.Probe, 5 * time.Second},
-		{&o.Listing, 10 * time.Second}, {&o.Refresh, 5 * time.Minute}, {&o.Call, 2 * time.Minute},
+		{&o.Listing, 10 * time.Second}, {&o.Refresh, 5 * time.Minute}, {&o.Settle, 500 * time.Millisecond}, {&o.Call, 2 * time.Minute},
 		{&o.Grace, 3 * time.Second}, {&o.BackOff, 100 * time.Millisecond},
 	} {
 		if *d.field == 0 {
@@ -259,7 +268,7 @@ func (b *Backend) server(name string) *server {
 func (b *Backend) Tools(ctx context.Context, name string) (Listing, error) {
 	s := b.server(name)
 	if s == nil {
-		return Listing{}, unknown(name)
+		return Listing{}, outcome.Gone(name)
 	}
 	se, err := s.acquire(ctx)
 	if err != nil {
@@ -299,7 +308,7 @@ func (b *Backend) Check(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return unavailable(errors.New("the backend is closed"), "the gateway is shutting down", "")
+		return outcome.Unavailable(errors.New("the backend is closed"), "the gateway is shutting down", "")
 	}
 	return nil
 }
@@ -320,19 +329,15 @@ func (b *Backend) Close() error {
 // Run calls a tool.
 func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
 	if err := ctx.Err(); err != nil {
-		return sallyport.Output{}, notSent(err)
+		return sallyport.Output{}, outcome.NotSent(err)
 	}
 	origin := job.Tool.Origin
 	s := b.server(origin.Server)
 	if s == nil {
-		return sallyport.Output{}, unknown(origin.Server)
+		return sallyport.Output{}, outcome.Gone(origin.Server)
 	}
 	if origin.Endpoint != "" && origin.Endpoint != s.endpoint {
-		return sallyport.Output{}, &sallyport.Error{
-			Code: sallyport.Conflict, Step: sallyport.Execute,
-			Message: fmt.Sprintf("server %q was changed after this call was decided", origin.Server),
-			Hint:    "call again", Err: sallyport.ErrNotExecuted,
-		}
+		return sallyport.Output{}, outcome.Changed(origin.Server)
 	}
 	limit := job.Timeout
 	if limit <= 0 {
@@ -344,21 +349,10 @@ func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output,
 	switch {
 	case err == nil:
 		return out, nil
-	case ctx.Err() != nil && isContext(err):
-		if errors.Is(err, sallyport.ErrNotExecuted) {
-			return sallyport.Output{}, notSent(ctx.Err())
-		}
-		return sallyport.Output{}, ctx.Err()
-	case bounded.Err() != nil && isContext(err):
-		return sallyport.Output{}, &sallyport.Error{
-			Code: sallyport.Timeout, Step: sallyport.Execute,
-			Message: fmt.Sprintf("server %q did not answer within %v", origin.Server, limit),
-			Hint:    "the call may have taken effect; look before you call again", Err: err,
-		}
+	case ctx.Err() != nil && outcome.IsContext(err):
+		return sallyport.Output{}, outcome.Canceled(ctx, err)
+	case bounded.Err() != nil && outcome.IsContext(err):
+		return sallyport.Output{}, outcome.Late(origin.Server, limit, err)
 	}
 	return sallyport.Output{}, err
-}
-
-func isContext(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

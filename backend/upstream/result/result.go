@@ -1,4 +1,4 @@
-// Package result judges what a server answered to tools/call.
+// Package result judges what a server answered, and gives it one form.
 package result
 
 import (
@@ -24,7 +24,7 @@ func Malformed(wrong string) sallyport.Output {
 	text := "The server's answer cannot be used: " + line.Printable(wrong, 500) + ". The call may have taken effect; look before you call again."
 	b := wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text)
 	b = append(b, `}],"structuredContent":{"code":"upstream_error","step":"execute","message":`...)
-	return sallyport.Output{Content: append(wire.AppendString(b, text), `},"isError":true}`...), IsError: true}
+	return sallyport.Output{Content: append(wire.AppendString(b, text), `},"isError":true}`...), IsError: true, Unclear: true}
 }
 
 // faulty says what is wrong with a result, "" if nothing is.

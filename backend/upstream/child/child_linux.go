@@ -1,4 +1,5 @@
-package upstream
+// Package child starts servers as children of this process.
+package child
 
 import (
 	"context"
@@ -16,11 +17,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sallyport.dev/sallyport/backend/upstream"
 )
 
-// Local starts servers as children of this process, under its own uid: no
+// A Launcher starts servers as children of this process, under its own uid: no
 // isolation at all. Use it for tests, and where the operator says so.
-type Local struct {
+type Launcher struct {
 	Dir string // working folder, "" for that of this process
 }
 
@@ -29,7 +32,7 @@ type Local struct {
 const drainTime = 500 * time.Millisecond
 
 // Launch starts a child in a process group of its own. It dies with this process.
-func (l Local) Launch(ctx context.Context, spec LaunchSpec) (Process, error) {
+func (l Launcher) Launch(ctx context.Context, spec upstream.LaunchSpec) (upstream.Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -46,7 +49,7 @@ func (l Local) Launch(ctx context.Context, spec LaunchSpec) (Process, error) {
 		}
 		pipes[i], pipes[i+1] = r, w
 	}
-	p := &localProcess{stdin: pipes[1], stdout: pipes[2], stderr: pipes[4], ended: make(chan struct{})}
+	p := &process{stdin: pipes[1], stdout: pipes[2], stderr: pipes[4], ended: make(chan struct{})}
 	cmd := &exec.Cmd{
 		Path: path, Args: spec.Argv, Env: spec.Env, Dir: l.Dir,
 		Stdin: pipes[0], Stdout: pipes[3], Stderr: pipes[5],
@@ -73,7 +76,7 @@ func closeAll(files []*os.File) {
 }
 
 // lookPath finds the program as the server's own PATH says.
-func lookPath(spec LaunchSpec) (string, error) {
+func lookPath(spec upstream.LaunchSpec) (string, error) {
 	if len(spec.Argv) == 0 || spec.Argv[0] == "" {
 		return "", errors.New("there is no command")
 	}
@@ -95,7 +98,7 @@ func lookPath(spec LaunchSpec) (string, error) {
 	return "", fmt.Errorf("%q: %w in the PATH of server %q", spec.Argv[0], fs.ErrNotExist, spec.Name)
 }
 
-type localProcess struct {
+type process struct {
 	stdin, stdout, stderr *os.File
 	pid                   int
 	ended                 chan struct{} // closed after err is set
@@ -106,13 +109,13 @@ type localProcess struct {
 	groupMu               sync.Mutex
 }
 
-func (p *localProcess) Stdin() io.WriteCloser { return p.stdin }
-func (p *localProcess) Stdout() io.Reader     { return p.stdout }
-func (p *localProcess) Stderr() io.Reader     { return p.stderr }
+func (p *process) Stdin() io.WriteCloser { return p.stdin }
+func (p *process) Stdout() io.Reader     { return p.stdout }
+func (p *process) Stderr() io.Reader     { return p.stderr }
 
 // live is the life of the child. It keeps its thread, for the kernel sends
 // Pdeathsig when the thread that forked ends, not the process.
-func (p *localProcess) live(cmd *exec.Cmd, started chan<- error) {
+func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
@@ -136,14 +139,14 @@ func (p *localProcess) live(cmd *exec.Cmd, started chan<- error) {
 	close(p.ended)
 }
 
-func (p *localProcess) Wait() error {
+func (p *process) Wait() error {
 	<-p.ended
 	return p.err
 }
 
 // Unread returns how many bytes of its input the program had not read when it
 // ended, or -1 if that is not known.
-func (p *localProcess) Unread() int {
+func (p *process) Unread() int {
 	<-p.ended
 	return p.unread
 }
@@ -162,7 +165,7 @@ func unread(pipe *os.File) int {
 	return n
 }
 
-func (p *localProcess) Stop(grace time.Duration) error {
+func (p *process) Stop(grace time.Duration) error {
 	p.stopping.Lock()
 	defer p.stopping.Unlock()
 	_ = p.stdin.Close()
@@ -176,7 +179,7 @@ func (p *localProcess) Stop(grace time.Duration) error {
 	return nil
 }
 
-func (p *localProcess) wait(d time.Duration) bool {
+func (p *process) wait(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -187,7 +190,7 @@ func (p *localProcess) wait(d time.Duration) bool {
 	}
 }
 
-func (p *localProcess) signal(s syscall.Signal) {
+func (p *process) signal(s syscall.Signal) {
 	p.groupMu.Lock()
 	defer p.groupMu.Unlock()
 	if !p.reaped {

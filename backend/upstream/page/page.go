@@ -1,0 +1,80 @@
+// Package page fetches the lists that a server has, page by page and within
+// bounds: a list without end must not keep the gateway, or fill its memory.
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"sallyport.dev/sallyport/wire"
+)
+
+// Bounds of one list.
+const (
+	maxPages = 100
+	maxItems = 20_000
+	maxBytes = 64 << 20
+)
+
+// ErrNoList is that of an answer that has no list where one is due.
+var ErrNoList = errors.New("it has no list")
+
+// An Ask sends one request of the gateway's own.
+type Ask func(ctx context.Context, method string, params json.RawMessage) (wire.Message, error)
+
+// All fetches a list: member of the results of method. Of items with the same
+// key the first is kept; those without one are kept too, for others to say what
+// is wrong with them. A server that does not know the method has none.
+//
+// degraded is "pagination" or "size" if the list did not come to an end.
+func All(ctx context.Context, ask Ask, method, member, key string) (items []json.RawMessage, degraded string, err error) {
+	seen, cursors, size := map[string]bool{}, map[string]bool{}, 0
+	params := json.RawMessage(nil)
+	for page := range maxPages {
+		m, err := ask(ctx, method, params)
+		if err == nil && m.Error != nil {
+			if err = m.Error; m.Error.Code == wire.CodeMethodNotFound && page == 0 {
+				return nil, "", nil
+			}
+		}
+		if err != nil {
+			if page > 0 && ctx.Err() != nil {
+				return items, "pagination", nil
+			}
+			return nil, "", err
+		}
+		list := wire.Member(m.Result, member)
+		if len(list) == 0 || list[0] != '[' {
+			return nil, "", ErrNoList
+		}
+		for raw := range wire.Elements(list) {
+			size += len(raw)
+			if len(items) >= maxItems || size > maxBytes {
+				return items, "size", nil
+			}
+			if k := keyOf(raw, key); !seen[k] {
+				seen[k] = true
+				items = append(items, raw)
+			}
+		}
+		cursor := wire.Member(m.Result, "nextCursor")
+		if cursor == nil || wire.IsNull(cursor) {
+			return items, "", nil
+		}
+		text, ok := wire.String(cursor)
+		if !ok || cursors[text] {
+			break
+		}
+		cursors[text] = true
+		params = append(wire.AppendString([]byte(`{"cursor":`), text), '}')
+	}
+	return items, "pagination", nil
+}
+
+func keyOf(raw json.RawMessage, key string) string {
+	if name, ok := wire.String(wire.Member(raw, key)); ok {
+		return name
+	}
+	return "\x00" + string(raw[:min(len(raw), 256)])
+}

@@ -1,0 +1,65 @@
+package page_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"sallyport.dev/sallyport/backend/upstream/page"
+	"sallyport.dev/sallyport/wire"
+)
+
+// paged answers each request with what the n-th page is, and counts them.
+func paged(pages *int, result func(n int, cursor string) string) page.Ask {
+	return func(_ context.Context, method string, params json.RawMessage) (wire.Message, error) {
+		*pages++
+		cursor, _ := wire.String(wire.Member(params, "cursor"))
+		return wire.Message{Result: json.RawMessage(result(*pages, cursor))}, nil
+	}
+}
+
+// FO-05: a list is all of its pages, of whichever kind.
+func TestFO05AllPages(t *testing.T) {
+	for method, names := range map[string][2]string{
+		"tools/list": {"tools", "name"}, "resources/list": {"resources", "uri"}, "resources/templates/list": {"resourceTemplates", "uriTemplate"}, "prompts/list": {"prompts", "name"},
+	} {
+		pages := 0
+		items, degraded, err := page.All(t.Context(), paged(&pages, func(n int, cursor string) string {
+			if want := map[int]string{1: "", 2: "p1", 3: "p2", 4: "p3"}[n]; cursor != want {
+				t.Errorf("page %d is asked for by %q", n, cursor)
+			}
+			list := ""
+			for i := range 25 {
+				list += fmt.Sprintf(`,{"%s":"%d"}`, names[1], 25*n+i)
+			}
+			next := fmt.Sprintf(`,"nextCursor":"p%d"`, n)
+			if n == 4 {
+				next = ""
+			}
+			return fmt.Sprintf(`{"%s":[%s]%s}`, names[0], list[1:], next)
+		}), method, names[0], names[1])
+		if err != nil || degraded != "" || len(items) != 100 || pages != 4 {
+			t.Errorf("%s: %d items on %d pages, %q, %v", method, len(items), pages, degraded, err)
+		}
+	}
+}
+
+// FO-06: a list without end ends, with what is in it once.
+func TestFO06PagesWithoutEnd(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cursor func(n int) string
+		most   int // pages
+	}{
+		"the same cursor": {func(int) string { return "x" }, 2}, "a cycle": {func(n int) string { return fmt.Sprint(n % 2) }, 3},
+		"ever new ones": {func(n int) string { return fmt.Sprint(n) }, 100}, "empty ones": {func(int) string { return "" }, 2},
+	} {
+		pages := 0
+		items, degraded, err := page.All(t.Context(), paged(&pages, func(n int, _ string) string {
+			return fmt.Sprintf(`{"prompts":[{"name":"a"},{"odd":1}],"nextCursor":"%s"}`, tt.cursor(n))
+		}), "prompts/list", "prompts", "name")
+		if err != nil || degraded != "pagination" || len(items) != 2 || pages > tt.most {
+			t.Errorf("%s: %d items on %d pages, %q, %v", name, len(items), pages, degraded, err)
+		}
+	}
+}
