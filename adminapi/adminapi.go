@@ -76,7 +76,7 @@ func (s *Server) routes() []route {
 		{"POST", "/api/v1/login", nobody, "log a human in for 10 minutes", s.login},
 		{"POST", "/api/v1/logout", nobody, "end the login", s.logout},
 		{"GET", "/api/v1/status", operator, "what runs, and what is wrong", s.status},
-		{"POST", "/api/v1/calls", operator, "call a tool as an agent", s.callTool},
+		{"POST", callPath, operator, "call a tool as an agent", s.callTool},
 		{"POST", "/api/v1/tokens", operator, "a short-lived token of an agent", s.token},
 		{"GET", "/api/v1/agents", operator, "list the agents", s.listAgents},
 		{"POST", "/api/v1/agents", operator, "add an agent", s.addAgent},
@@ -155,12 +155,29 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, r route) {
 		if sallyport.CodeOf(err) == sallyport.Internal {
 			s.Log.Error("admin request failed", "path", req.URL.Path, "err", err)
 		}
+		if r.path != callPath {
+			err = stepless(err)
+		}
 		fail(w, err)
 		return
 	}
 	if _, done := out.(sent); !done {
 		write(w, http.StatusOK, out)
 	}
+}
+
+// callPath is the route of what takes the steps of a call.
+const callPath = "/api/v1/calls"
+
+// stepless takes the step out of an error: what an operator does takes none.
+func stepless(err error) error {
+	e, ok := errors.AsType[*sallyport.Error](err)
+	if !ok {
+		return err
+	}
+	own := *e
+	own.Step = ""
+	return &own
 }
 
 // identify fills in who calls, and refuses who may not.

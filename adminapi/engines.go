@@ -88,8 +88,21 @@ type AuditEntry struct {
 type Tools interface {
 	AllTools(ctx context.Context) ([]sallyport.Tool, error)
 	ShowTool(ctx context.Context, name string) (sallyport.Tool, error)
-	DiffTool(ctx context.Context, name string) (string, error)
-	ApproveTool(ctx context.Context, name string, e sallyport.Entry) error
+	DiffTool(ctx context.Context, name string) (ToolDiff, error)
+	// ApproveTool refuses if the tool is no longer what has the digest; "" stands
+	// for whatever it is.
+	ApproveTool(ctx context.Context, name, digest string, e sallyport.Entry) error
+}
+
+// A ToolDiff is what became of a tool since it was pinned.
+type ToolDiff struct {
+	Diff    string   `json:"diff"`              // a line for each place
+	Digest  string   `json:"digest"`            // of what it is now
+	Version string   `json:"version,omitempty"` // that is pinned
+	Next    string   `json:"next_version"`      // after an approval
+	Change  string   `json:"change,omitempty"`  // wording, compatible or breaking
+	Reasons []string `json:"reasons,omitempty"`
+	Remarks []string `json:"remarks,omitempty"` // what to be wary of
 }
 
 // Servers keeps the upstreams. (upstream)
@@ -113,9 +126,11 @@ type ServerStatus struct {
 	Sees      []string `json:"sees,omitempty"`    // and folders of the host
 	Source    string   `json:"source"`            // configuration or database
 	Command   string   `json:"command,omitempty"`
-	URL       string   `json:"url,omitempty"`
+	OpenAPI   string   `json:"openapi,omitempty"` // the document of an HTTP API
+	URL       string   `json:"url,omitempty"`     // of an MCP server, or where the calls of an API go
 	Tools     int      `json:"tools"`
 	Restarts  int      `json:"restarts"`
+	Package   string   `json:"package,omitempty"` // what was installed for it just now, with its integrity
 	Error     string   `json:"error,omitempty"`
 	Warnings  []string `json:"warnings,omitempty"`
 	Stderr    string   `json:"stderr,omitempty"`
@@ -130,6 +145,7 @@ type Reservations interface {
 // A Resolution is an operator's word on a call whose outcome is unknown.
 type Resolution struct {
 	Key    sallyport.ReservationKey
+	Call   string // the execution that was looked at; "" will do where the key had one only
 	State  sallyport.ReservationState
 	By     string
 	Reason string

@@ -23,6 +23,7 @@ type SagaChange struct {
 	Saga, Verb, By string
 	Step           string // of skip and resolve
 	Outcome        string // of resolve: done or failed
+	Attempt        int    // of resolve: that was looked at; 0 will do where there was one only
 	Reason         string
 }
 
@@ -55,7 +56,10 @@ func (s *Server) showSaga(c call) (any, error) {
 }
 
 func (s *Server) changeSaga(c call) (any, error) {
-	var in struct{ Step, Outcome, Reason string }
+	var in struct {
+		Step, Outcome, Reason string
+		Attempt               int
+	}
 	if err := c.body(&in); err != nil {
 		return nil, err
 	}
@@ -71,7 +75,7 @@ func (s *Server) changeSaga(c call) (any, error) {
 		return nil, &sallyport.Error{Code: sallyport.Invalid, Message: "a reason is needed: how do you know?", Hint: "give --reason"}
 	}
 	return s.Sagas.ChangeSaga(c.Context(), SagaChange{
-		Saga: c.PathValue("id"), Verb: verb, By: c.actor(), Step: in.Step, Outcome: in.Outcome, Reason: in.Reason,
+		Saga: c.PathValue("id"), Verb: verb, By: c.actor(), Step: in.Step, Outcome: in.Outcome, Attempt: in.Attempt, Reason: in.Reason,
 	})
 }
 

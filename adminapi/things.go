@@ -31,13 +31,19 @@ type ToolInfo struct {
 	Description  string               `json:"description"`
 	Risk         string               `json:"risk,omitempty"`
 	ReadOnly     bool                 `json:"read_only,omitempty"`
+	Deprecated   string               `json:"deprecated,omitempty"`
+	Remarks      []string             `json:"remarks,omitempty"` // what to be wary of
 	Definition   json.RawMessage      `json:"definition,omitempty"`
+	Route        *sallyport.Route     `json:"route,omitempty"` // of an operation of an HTTP API; agents do not see it
 }
 
 func infoOf(t sallyport.Tool) ToolInfo {
 	i := ToolInfo{
 		Name: t.Name, Version: t.Version, Server: t.Origin.Server, UpstreamName: t.Origin.Name, Backend: t.Origin.Backend,
-		Status: t.Status, Reason: t.StatusReason, Digest: t.Digest, Description: t.Description, ReadOnly: t.Manifest.ReadOnly,
+		Status: t.Status, Reason: t.StatusReason, Digest: t.Digest, Description: t.Description, ReadOnly: t.Manifest.ReadOnly, Remarks: t.Remarks,
+	}
+	if t.Manifest.Deprecated != nil {
+		i.Deprecated = t.Manifest.Deprecated.String()
 	}
 	if t.Manifest.Risk != nil {
 		i.Risk = t.Manifest.Risk.String()
@@ -48,20 +54,21 @@ func infoOf(t sallyport.Tool) ToolInfo {
 func (s *Server) showTool(c call) (any, error) {
 	t, err := s.Tools.ShowTool(c.Context(), c.PathValue("name"))
 	i := infoOf(t)
-	i.Definition = t.Definition
+	i.Definition, i.Route = t.Definition, t.Route
 	return i, err
 }
 
 func (s *Server) diffTool(c call) (any, error) {
-	d, err := s.Tools.DiffTool(c.Context(), c.PathValue("name"))
-	return struct {
-		Diff string `json:"diff"`
-	}{d}, err
+	return s.Tools.DiffTool(c.Context(), c.PathValue("name"))
 }
 
 func (s *Server) approveTool(c call) (any, error) {
+	var in struct{ Digest string }
+	if err := c.body(&in); err != nil {
+		return nil, err
+	}
 	name := c.PathValue("name")
-	return struct{}{}, s.Tools.ApproveTool(c.Context(), name, s.audited(c, "tools approve", name, nil))
+	return struct{}{}, s.Tools.ApproveTool(c.Context(), name, in.Digest, s.audited(c, "tools approve", name, nil))
 }
 
 func (s *Server) listServers(c call) (any, error) {
@@ -92,6 +99,8 @@ func (s *Server) letIn(config json.RawMessage) any {
 		Command   string   `json:"command,omitempty"`
 		Args      []string `json:"args,omitempty"`
 		URL       string   `json:"url,omitempty"`
+		OpenAPI   string   `json:"openapi,omitempty"`
+		Base      string   `json:"base,omitempty"`
 		Isolation string   `json:"isolation,omitempty"`
 		Egress    []string `json:"egress,omitempty"`
 		Roots     any      `json:"roots,omitempty"`

@@ -171,8 +171,8 @@ func (s *Server) listReservations(c call) (any, error) {
 
 func (s *Server) resolve(c call) (any, error) {
 	var in struct {
-		Principal, Tool, Key, State, Reason string
-		Result                              json.RawMessage
+		Principal, Tool, Key, Call, State, Reason string
+		Result                                    json.RawMessage
 	}
 	if err := c.body(&in); err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func (s *Server) resolve(c call) (any, error) {
 		return invalid(`such as {"content":[{"type":"text","text":"paid"}]}`, "the result is not that of a tool: an object with a list named content")
 	}
 	key := sallyport.ReservationKey{Tenant: s.Tenant, Principal: in.Principal, Tool: in.Tool, Key: in.Key}
-	return struct{}{}, s.Reservations.ResolveReservation(c.Context(), Resolution{key, state, c.actor(), in.Reason, in.Result})
+	return struct{}{}, s.Reservations.ResolveReservation(c.Context(), Resolution{key, in.Call, state, c.actor(), in.Reason, in.Result})
 }
 
 // maxReason bounds what an operator says.

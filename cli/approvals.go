@@ -65,7 +65,7 @@ func (a *App) approvalsShow() *cobra.Command {
 	show := &cobra.Command{Use: "show TICKET", Short: "Show exactly what would run, what is dangerous first", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 		var t adminapi.ShownTicket
 		if err := a.API(cmd.Context(), "GET", "/approvals/"+url.PathEscape(args[0]), nil, &t); err != nil {
-			return elsewhere(err, allTickets)
+			return Elsewhere(err, allTickets)
 		}
 		return a.Show(t, func() error {
 			text := t.Text
@@ -100,7 +100,7 @@ func (a *App) approvalsDecide(verb string) *cobra.Command {
 			err = a.API(cmd.Context(), "POST", "/approvals/"+url.PathEscape(args[0])+"/"+verb, in, &t)
 		}
 		if err != nil {
-			return elsewhere(err, allTickets)
+			return Elsewhere(err, allTickets)
 		}
 		return a.Show(t, func() error {
 			fmt.Fprintf(a.Out, "%s: %s\n", visible.String(t.ID), t.State)
@@ -154,10 +154,10 @@ func (a *App) AdminsCommands() []*cobra.Command {
 		})
 	}}
 	set := &cobra.Command{Use: "groups NAME [GROUP…]", Short: "Set the groups of an admin (needs `sallyport login`)", Args: cobra.MinimumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		return a.did(cmd, "PUT", "/admins/"+url.PathEscape(args[0])+"/groups", map[string]any{"groups": args[1:]}, args[0]+": "+strings.Join(args[1:], ","))
+		return a.Did(cmd, "PUT", "/admins/"+url.PathEscape(args[0])+"/groups", map[string]any{"groups": args[1:]}, args[0]+": "+strings.Join(args[1:], ","))
 	}}
 	remove := &cobra.Command{Use: "remove NAME", Short: "Remove an admin; approvals that rest on it no longer hold (needs `sallyport login`)", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		return a.did(cmd, "DELETE", "/admins/"+url.PathEscape(args[0]), nil, "removed "+args[0])
+		return a.Did(cmd, "DELETE", "/admins/"+url.PathEscape(args[0]), nil, "removed "+args[0])
 	}}
 	return []*cobra.Command{add, list, set, remove}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,7 +39,7 @@ func (a *App) auditVerify() *cobra.Command {
 		Use: "verify", Short: "Prove that nothing in the record was altered; works offline and while a gateway runs", Args: cobra.NoArgs,
 		Long: "Recompute the whole log and hold it against its signed head, and against heads kept elsewhere (--head), which also shows whether the log was cut back.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rep, err := a.verify(cmd.Context(), heads, keys)
+			rep, err := a.Verify(cmd.Context(), heads, keys)
 			if err != nil {
 				return err
 			}
@@ -56,8 +57,10 @@ func (a *App) auditVerify() *cobra.Command {
 	return cmd
 }
 
-func (a *App) verify(ctx context.Context, heads, keys []string) (audit.Report, error) {
-	db, err := a.readStore(ctx)
+// Verify checks the whole record; heads and keys are files, none are those of
+// the data folder.
+func (a *App) Verify(ctx context.Context, heads, keys []string) (audit.Report, error) {
+	db, err := a.ReadStore(ctx)
 	if err != nil {
 		return audit.Report{}, err
 	}
@@ -144,8 +147,8 @@ func HeadsPath(data, configured string) string {
 
 func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
-// readStore opens the database of the data folder's gateway for reading only.
-func (a *App) readStore(ctx context.Context) (*relational.Store, error) {
+// ReadStore opens the database of the data folder's gateway for reading only.
+func (a *App) ReadStore(ctx context.Context) (*relational.Store, error) {
 	setting := configured.SQLite
 	c, err := config.Load(filepath.Join(a.Data, "sallyport.yaml"))
 	if err == nil {
@@ -199,7 +202,7 @@ func (a *App) auditSearch() *cobra.Command {
 	}}
 	for name, usage := range map[string]string{
 		"call": "only the call with this id", "principal": "only of this agent", "tool": "only of this tool",
-		"kind": "only intent, outcome, ticket, decision, admin, start or saga",
+		"kind": "only intent, outcome, ticket, decision, admin, start, saga or server",
 		"code": "only what ended so: ok, denied, approval_pending, …", "text": "only with this text anywhere in the entry",
 		"since": "not before this time, such as 2026-01-31T08:00:00Z, or so long ago, such as 2h", "until": "before this time",
 	} {
@@ -214,21 +217,56 @@ func (a *App) showEntries(entries []adminapi.AuditEntry) error {
 	for _, e := range entries {
 		var p struct {
 			sallyport.Record
-			Action string                `json:"action"`
-			By     string                `json:"by"`
-			State  sallyport.TicketState `json:"state"`
+			Action  string                `json:"action"`
+			By      string                `json:"by"`
+			State   sallyport.TicketState `json:"state"` // of a ticket that is opened
+			To      sallyport.TicketState `json:"to"`    // of one that goes on
+			Binding sallyport.Binding     `json:"binding"`
 		}
 		if err := json.Unmarshal(e.Payload, &p); err != nil {
 			return fmt.Errorf("entry %d: %w", e.Seq, err)
 		}
 		ended := "-"
+		if e.Kind == sallyport.EntryServer {
+			var err error
+			if p.By, p.Target, err = serverEntry(e.Payload); err != nil {
+				return fmt.Errorf("entry %d: %w", e.Seq, err)
+			}
+		}
 		if e.Kind == sallyport.EntryOutcome {
 			ended = "ok" // as --code calls it
 		}
-		what := or(strings.TrimSpace(p.Action+" "+p.Target), string(p.State))
-		rows = append(rows, []string{strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339), string(e.Kind), or(p.Principal, p.By), what, or(string(p.Code), ended), e.CallID})
+		what, who := strings.TrimSpace(p.Action+" "+p.Target), cmp.Or(p.Principal, p.By)
+		if state := cmp.Or(string(p.To), string(p.State)); state != "" {
+			what, who = state+" "+cmp.Or(p.Target, p.Binding.Tool), cmp.Or(p.By, p.Binding.Principal)
+		}
+		rows = append(rows, []string{strconv.FormatInt(e.Seq, 10), e.Time.Format(time.RFC3339), string(e.Kind), who, what, cmp.Or(string(p.Code), ended), e.CallID})
 	}
 	return a.Table("SEQ TIME KIND WHO WHAT CODE CALL", rows)
+}
+
+// serverEntry says in a line what a server did beside its answers.
+func serverEntry(payload json.RawMessage) (who, what string, err error) {
+	var r sallyport.ServerReport
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return "", "", err
+	}
+	var parts []string
+	for _, c := range r.Connections {
+		word := cmp.Or(c.Reason, "denied")
+		if c.Allowed {
+			word = "reached"
+		}
+		parts = append(parts, fmt.Sprintf("%s %s (%d)", word, c.Target, c.Count))
+	}
+	for _, l := range r.LimitsHit {
+		parts = append(parts, "hit the limit "+l)
+	}
+	const shown = 3
+	if n := len(parts) - shown; n > 0 {
+		parts = append(parts[:shown], fmt.Sprintf("and %d more", n))
+	}
+	return r.Server, strings.Join(parts, ", "), nil
 }
 
 func (a *App) auditRetire() *cobra.Command {
@@ -255,7 +293,7 @@ func (a *App) auditRetire() *cobra.Command {
 
 func (a *App) auditExport() *cobra.Command {
 	return &cobra.Command{Use: "export", Short: "Write the whole record as JSON lines, with proofs", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		db, err := a.readStore(cmd.Context())
+		db, err := a.ReadStore(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func (a *App) callCommand() *cobra.Command {
 		Example: `  sallyport call run_python '{"code":"print(6*7)"}'`,
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.typed(&c, args); err != nil {
+			if err := a.TypedCall(&c, args); err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("key") {
@@ -57,16 +57,16 @@ func (a *App) callCommand() *cobra.Command {
 	return cmd
 }
 
-// typed fills in a call from TOOL [JSON|-]. The arguments are read as strictly
+// TypedCall fills in a call from TOOL [JSON|-]. The arguments are read as strictly
 // as at the agents' door, before anything is sent.
-func (a *App) typed(c *adminapi.Call, args []string) (err error) {
+func (a *App) TypedCall(c *adminapi.Call, args []string) (err error) {
 	c.Tool, c.Args = args[0], json.RawMessage("{}")
 	if len(args) == 2 {
-		b, err := a.argument(args[1])
+		b, err := a.Argument(args[1])
 		if err != nil {
 			return err
 		}
-		if c.Args, err = canonical(b); err != nil {
+		if c.Args, err = Object(b, "arguments", exampleArgs); err != nil {
 			return err
 		}
 	}
@@ -74,18 +74,20 @@ func (a *App) typed(c *adminapi.Call, args []string) (err error) {
 	return err
 }
 
-// canonical is sallyport.Canonical for what a person typed.
-func canonical(b []byte) (json.RawMessage, error) {
+const exampleArgs = `{"code":"print(1)"}`
+
+// Object is sallyport.Canonical for what a person typed, such as "arguments".
+func Object(b []byte, what, example string) (json.RawMessage, error) {
 	c, err := sallyport.Canonical(b)
 	if err != nil {
-		err = &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Validate, Message: err.Error(),
-			Hint: `the arguments are one JSON object, such as '{"code":"print(1)"}'`}
+		err = &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Validate, Message: strings.Replace(err.Error(), "arguments", what, 1),
+			Hint: fmt.Sprintf("the %s are one JSON object, such as '%s'", what, example)}
 	}
 	return c, err
 }
 
-// argument reads a value given on the command line, or - from standard input.
-func (a *App) argument(s string) ([]byte, error) {
+// Argument reads a value given on the command line, or - from standard input.
+func (a *App) Argument(s string) ([]byte, error) {
 	if s != "-" {
 		return []byte(s), nil
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -130,6 +131,14 @@ func (a *App) Report(err error) {
 	}
 }
 
+// Said is an error in a line for people: what is wrong, then what to do.
+func Said(err error) (said, hint string) {
+	if e, ok := errors.AsType[*sallyport.Error](err); ok {
+		return e.Message, e.Hint
+	}
+	return err.Error(), ""
+}
+
 // Print writes v as indented JSON, in which nothing steers a terminal.
 func (a *App) Print(v any) error {
 	var b strings.Builder
@@ -166,6 +175,20 @@ func (a *App) Show(v any, text func() error) error {
 		return a.Print(v)
 	}
 	return text()
+}
+
+// CommandLine is the exact command, quoted so that nothing can hide in it.
+func CommandLine(link string, argv []string) string {
+	if link != "" {
+		return link
+	}
+	q := make([]string, len(argv))
+	for i, s := range argv {
+		if q[i] = s; s == "" || strings.ContainsAny(s, " \t\n\"'\\$`;&|<>*?(){}[]~#!") {
+			q[i] = strconv.Quote(s)
+		}
+	}
+	return strings.Join(q, " ")
 }
 
 // DefaultData is the data folder where none is named.
@@ -212,8 +235,8 @@ func InGroup(id string, cmds ...*cobra.Command) []*cobra.Command {
 // Commands are the commands of this package.
 func (a *App) Commands() []*cobra.Command {
 	return slices.Concat(
-		InGroup(GroupUse, a.callCommand(), a.toolsCommand(), a.serversCommand(), a.sandboxCommand(), a.sagaCommand(), a.tokenCommand(), a.stdioCommand()),
-		InGroup(GroupGovern, a.agentsCommand(), a.loginCommand(), a.approvalsCommand(), a.passkeysCommand(), a.webhooksCommand(), a.policyCommand(), a.riskCommand(), a.secretsCommand()),
+		InGroup(GroupUse, a.callCommand(), a.toolsCommand(), a.sandboxCommand(), a.tokenCommand(), a.stdioCommand()),
+		InGroup(GroupGovern, a.agentsCommand(), a.loginCommand(), a.approvalsCommand(), a.passkeysCommand(), a.webhooksCommand(), a.riskCommand(), a.secretsCommand()),
 		InGroup(GroupRecord, a.auditCommand(), a.reservationsCommand()),
 		InGroup(GroupStart, a.warmCommand()),
 	)

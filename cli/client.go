@@ -109,10 +109,10 @@ func unreachable(socket string, err error) error {
 		Hint: "what it did until then is on record: start it again, then `sallyport audit search`"}
 }
 
-// elsewhere says what lists the things of which one was not found. It is said
+// Elsewhere says what lists the things of which one was not found. It is said
 // here and not by the gateway, whose answer for what does not exist must be
 // that for what belongs to somebody else.
-func elsewhere(err error, list string) error {
+func Elsewhere(err error, list string) error {
 	if e, ok := errors.AsType[*sallyport.Error](err); ok && e.Code == sallyport.NotFound && e.Hint == "" {
 		e.Hint = "`" + list + "` shows what there is"
 	}

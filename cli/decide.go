@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -38,7 +39,7 @@ func (a *App) passkeysCommand() *cobra.Command {
 	}}
 	var reason string
 	remove := &cobra.Command{Use: "remove ID", Short: "Remove a passkey of another admin (needs `sallyport login`)", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		return a.did(cmd, "DELETE", "/passkeys/"+url.PathEscape(args[0])+"?reason="+url.QueryEscape(reason), nil, "removed "+args[0])
+		return a.Did(cmd, "DELETE", "/passkeys/"+url.PathEscape(args[0])+"?reason="+url.QueryEscape(reason), nil, "removed "+args[0])
 	}}
 	remove.Flags().StringVar(&reason, "reason", "", "why, for the record")
 	cmd.AddCommand(add, confirm, remove, &cobra.Command{Use: "list", Short: "List the passkeys of every admin", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
@@ -141,13 +142,13 @@ func (a *App) webhooksCommand() *cobra.Command {
 				if w.Decides {
 					decides = "yes"
 				}
-				rows = append(rows, []string{w.Name, or(w.Host, "-"), decides, fmt.Sprint(w.Waiting), fmt.Sprint(w.Sent), fmt.Sprint(w.Dead), w.Error})
+				rows = append(rows, []string{w.Name, cmp.Or(w.Host, "-"), decides, fmt.Sprint(w.Waiting), fmt.Sprint(w.Sent), fmt.Sprint(w.Dead), w.Error})
 			}
 			return a.Table("NAME TELLS DECIDES WAITING SENT DEAD LAST-ERROR", rows)
 		})
 	}}
 	test := &cobra.Command{Use: "test NAME", Short: "Send a message of type test, now", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		return a.did(cmd, "POST", "/webhooks/"+url.PathEscape(args[0])+"/test", struct{}{}, "taken by "+args[0])
+		return a.Did(cmd, "POST", "/webhooks/"+url.PathEscape(args[0])+"/test", struct{}{}, "taken by "+args[0])
 	}}
 	retry := &cobra.Command{Use: "retry NAME", Short: "Send again what was given up", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 		var out struct {

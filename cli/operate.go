@@ -15,53 +15,8 @@ import (
 	"sallyport.dev/sallyport/redact/visible"
 )
 
-func (a *App) toolsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "tools", Short: "List, show, compare, release and lint tools"}
-	cmd.AddCommand(
-		&cobra.Command{Use: "list", Short: "List every tool and its status", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			var out struct {
-				Tools []adminapi.ToolInfo `json:"tools"`
-			}
-			if err := a.API(cmd.Context(), "GET", "/tools", nil, &out); err != nil {
-				return err
-			}
-			return a.Show(out, func() error {
-				var rows [][]string
-				for _, t := range out.Tools {
-					rows = append(rows, []string{t.Name, t.Version, or(t.Server, t.Backend), string(t.Status), or(t.Reason, firstLine(t.Description))})
-				}
-				return a.Table("NAME VERSION FROM STATUS DESCRIPTION", rows)
-			})
-		}},
-		&cobra.Command{Use: "show NAME", Short: "Show one tool with its definition", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			var t adminapi.ToolInfo
-			if err := a.API(cmd.Context(), "GET", "/tools/"+url.PathEscape(args[0]), nil, &t); err != nil {
-				return err
-			}
-			return a.Print(t)
-		}},
-		&cobra.Command{Use: "diff NAME", Short: "Show what changed in a quarantined tool", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			var out struct {
-				Diff string `json:"diff"`
-			}
-			if err := a.API(cmd.Context(), "GET", "/tools/"+url.PathEscape(args[0])+"/diff", nil, &out); err != nil {
-				return err
-			}
-			return a.Show(out, func() error {
-				_, err := fmt.Fprintln(a.Out, or(visible.String(out.Diff), "nothing has changed since it was released"))
-				return err
-			})
-		}},
-		&cobra.Command{Use: "approve NAME", Short: "Release a quarantined tool as it is now", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			return a.did(cmd, "POST", "/tools/"+url.PathEscape(args[0])+"/approve", struct{}{}, "released "+args[0])
-		}},
-		a.toolsLint(),
-	)
-	return cmd
-}
-
-// did makes a change and says so.
-func (a *App) did(cmd *cobra.Command, method, path string, in any, done string) error {
+// Did makes a change and says so.
+func (a *App) Did(cmd *cobra.Command, method, path string, in any, done string) error {
 	if err := a.API(cmd.Context(), method, path, in, nil); err != nil {
 		return err
 	}
@@ -142,6 +97,7 @@ func (a *App) reservationsCommand() *cobra.Command {
 		Principal string `json:"principal"`
 		Tool      string `json:"tool"`
 		Key       string `json:"key"`
+		Call      string `json:"call,omitempty"`
 		State     string `json:"state"`
 		Reason    string `json:"reason"`
 
@@ -151,17 +107,18 @@ func (a *App) reservationsCommand() *cobra.Command {
 	resolve := &cobra.Command{Use: "resolve AGENT TOOL KEY done|failed", Short: "Say how a call of unknown outcome ended", Args: cobra.ExactArgs(4), RunE: func(cmd *cobra.Command, args []string) error {
 		in.Principal, in.Tool, in.Key, in.State = args[0], args[1], args[2], args[3]
 		if result != "" {
-			b, err := a.argument(result)
+			b, err := a.Argument(result)
 			if err == nil {
-				in.Result, err = canonical(b)
+				in.Result, err = Object(b, "contents of --result", `{"content":[{"type":"text","text":"paid"}]}`)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		return a.did(cmd, "POST", "/reservations/resolve", in, "resolved as "+in.State)
+		return a.Did(cmd, "POST", "/reservations/resolve", in, "resolved as "+in.State)
 	}}
 	resolve.Flags().StringVar(&in.Reason, "reason", "", "how you know (required)")
+	resolve.Flags().StringVar(&in.Call, "call", "", "the call that you looked at, where the key was used for more than one")
 	resolve.Flags().StringVar(&result, "result", "", "what a repeated call gets: the tool's result as JSON, or - for standard input")
 	cmd.AddCommand(list, resolve)
 	return cmd
@@ -171,7 +128,7 @@ func (a *App) secretsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "secrets", Short: "Set, list and remove secrets; values are never shown"}
 	cmd.AddCommand(
 		&cobra.Command{Use: "set NAME", Short: "Set a secret; the value is read from standard input", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			value, err := a.argument("-")
+			value, err := a.Argument("-")
 			if err != nil {
 				return err
 			}
@@ -179,7 +136,7 @@ func (a *App) secretsCommand() *cobra.Command {
 			if v == "" {
 				return errors.New("the value is empty: pipe it in, as in printf %s \"$VALUE\" | sallyport secrets set NAME")
 			}
-			return a.did(cmd, "PUT", "/secrets/"+url.PathEscape(args[0]), map[string]string{"value": v}, "set "+args[0])
+			return a.Did(cmd, "PUT", "/secrets/"+url.PathEscape(args[0]), map[string]string{"value": v}, "set "+args[0])
 		}},
 		&cobra.Command{Use: "list", Short: "List the names", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			var out struct {
@@ -196,17 +153,10 @@ func (a *App) secretsCommand() *cobra.Command {
 			})
 		}},
 		&cobra.Command{Use: "rm NAME", Short: "Remove a secret", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-			return a.did(cmd, "DELETE", "/secrets/"+url.PathEscape(args[0]), nil, "removed "+args[0])
+			return a.Did(cmd, "DELETE", "/secrets/"+url.PathEscape(args[0]), nil, "removed "+args[0])
 		}},
 	)
 	return cmd
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func first(s []string) string {

@@ -29,11 +29,11 @@ func (a *App) riskCommand() *cobra.Command {
 			if len(args) == 1 {
 				text = args[0]
 			}
-			b, err := a.argument(text)
+			b, err := a.Argument(text)
 			if err != nil {
 				return err
 			}
-			e, err := risk.New(risk.Options{CacheDir: CacheDir(), Internal: a.internalDomains()})
+			e, err := risk.New(risk.Options{CacheDir: CacheDir(), Internal: a.InternalDomains()})
 			if err != nil {
 				return err
 			}
@@ -67,29 +67,42 @@ func (a *App) riskCommand() *cobra.Command {
 // there is one in the data folder, as code in a sandbox, or else as those of an
 // undeclared tool.
 func (a *App) riskOfArgs(e *risk.Engine, name, text string) (sallyport.Risk, error) {
-	args, err := canonical([]byte(text))
+	args, err := Object([]byte(text), "arguments", exampleArgs)
 	if err != nil {
 		return sallyport.Risk{}, err
 	}
-	tool := sallyport.Tool{Name: name, Origin: sallyport.Origin{Backend: "upstream"}}
-	manifests, err := catalog.LoadManifests(filepath.Join(a.Data, "tools"))
-	if err != nil && exists(filepath.Join(a.Data, "tools")) {
+	known, err := a.Described()
+	if err != nil {
 		return sallyport.Risk{}, err
 	}
-	if i := slices.IndexFunc(sandbox.Tools(nil), func(t sallyport.Tool) bool { return t.Name == name }); i >= 0 {
-		tool = sandbox.Tools(nil)[i]
-	}
-	for _, m := range manifests {
-		if t := m.Described(); t.Name == name {
-			tool = t
-		}
+	tool, ok := known[name]
+	if !ok {
+		tool = sallyport.Tool{Name: name, Origin: sallyport.Origin{Backend: "upstream"}}
 	}
 	return e.Args(tool, args), nil
 }
 
-// internalDomains are those of the configuration in the data folder, if there is
+// Described are the tools that can be told without a gateway, by name: those in
+// sandboxes, and those that the manifests of the data folder describe.
+func (a *App) Described() (map[string]sallyport.Tool, error) {
+	manifests, err := catalog.LoadManifests(filepath.Join(a.Data, "tools"))
+	if err != nil && exists(filepath.Join(a.Data, "tools")) {
+		return nil, err
+	}
+	known := map[string]sallyport.Tool{}
+	for _, t := range sandbox.Tools(nil) {
+		known[t.Name] = t
+	}
+	for _, m := range manifests {
+		t := m.Described()
+		known[t.Name] = t
+	}
+	return known, nil
+}
+
+// InternalDomains are those of the configuration in the data folder, if there is
 // one that can be read.
-func (a *App) internalDomains() []string {
+func (a *App) InternalDomains() []string {
 	c, err := config.Load(filepath.Join(a.Data, "sallyport.yaml"))
 	if err != nil {
 		return nil // then every recipient is outside

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -58,7 +59,7 @@ func (a *App) stdioCommand() *cobra.Command {
 			if own {
 				a.locate(cmd.Context(), &c)
 			}
-			b := bridge.Bridge{URL: c.MCPURL, Token: (&tokenSource{Credential: c}).token, Client: &http.Client{}}
+			b := bridge.Bridge{URL: c.MCPURL, Token: (&tokenSource{Credential: c, file: file}).token, Client: &http.Client{}}
 			return b.Run(cmd.Context(), a.In, a.Out)
 		},
 	}
@@ -83,6 +84,7 @@ func (a *App) locate(ctx context.Context, c *Credential) {
 // A tokenSource gets tokens with the agent's secret and renews them early.
 type tokenSource struct {
 	Credential
+	file    string     // that the credential was read from
 	mu      sync.Mutex // guards what follows
 	current string
 	renew   time.Time
@@ -103,7 +105,8 @@ func (t *tokenSource) token(ctx context.Context) (string, error) {
 	req.SetBasicAuth(url.QueryEscape(t.Agent), url.QueryEscape(t.Secret))
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", &sallyport.Error{Code: sallyport.Unavailable, Message: "no gateway answers at " + t.TokenURL, Err: err, Hint: "is `sallyport serve` running?"}
+		return "", &sallyport.Error{Code: sallyport.Unavailable, Message: "no gateway answers at " + t.TokenURL +
+			", which is that of " + t.file + " (is `sallyport serve` running? another data folder: sallyport stdio --data DIR)", Err: err}
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
@@ -117,7 +120,7 @@ func (t *tokenSource) token(ctx context.Context) (string, error) {
 		Why     string  `json:"error_description"`
 	}
 	if err := json.Unmarshal(b, &out); err != nil || out.Token == "" {
-		return "", &sallyport.Error{Code: sallyport.Unauthenticated, Message: "the gateway gives no token: " + or(out.Why, or(out.Error, resp.Status))}
+		return "", &sallyport.Error{Code: sallyport.Unauthenticated, Message: "the gateway gives no token: " + cmp.Or(out.Why, cmp.Or(out.Error, resp.Status))}
 	}
 	t.current, t.renew = out.Token, time.Now().Add(time.Duration(out.Expires*0.8)*time.Second)
 	return t.current, nil

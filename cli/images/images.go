@@ -185,7 +185,7 @@ func (a command) build() *cobra.Command {
 			name := cmp.Or(strings.Join(args, ""), f.name, image.DefaultName)
 			for _, spec := range image.Recipes() {
 				if spec.Name == name {
-					i, err := image.Build(cmd.Context(), cli.CacheDir(), spec, a.progress)
+					i, err := image.Build(cmd.Context(), cli.CacheDir(), spec, image.InSandbox(programs()), a.progress)
 					return a.built(i, err)
 				}
 			}
@@ -245,4 +245,10 @@ func (a command) built(i image.Image, err error) error {
 func baseName(p string) string {
 	name, _, _ := strings.Cut(filepath.Base(filepath.Clean(p)), ".")
 	return strings.ToLower(name)
+}
+
+// programs is the folder of the programs that belong to this one.
+func programs() string {
+	self, _ := os.Executable() // without it, nothing is found there
+	return filepath.Dir(self)
 }

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -151,7 +152,7 @@ func (a app) logs() *cobra.Command {
 				}
 				state := "running"
 				if out.ExitCode != nil {
-					state = fmt.Sprintf("ended with %d %s", *out.ExitCode, visible.String(out.Signal))
+					state = strings.TrimSpace(fmt.Sprintf("ended with %d %s", *out.ExitCode, visible.String(out.Signal)))
 				}
 				_, err := fmt.Fprintf(a.Err, "[job %d %s; next offset %d]\n", out.Job, state, out.Next)
 				return err

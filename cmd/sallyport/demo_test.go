@@ -57,7 +57,7 @@ func (trusting) Assess(context.Context, sallyport.Tool, json.RawMessage) sallypo
 // A transparent sanitiser lets results through as they are.
 type transparent struct{ gateway.Sanitiser }
 
-func (transparent) Result(_ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
+func (transparent) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return out.Content, out.IsError, nil, nil
 }
 

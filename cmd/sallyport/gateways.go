@@ -8,9 +8,11 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/approval"
 	"sallyport.dev/sallyport/audit"
+	"sallyport.dev/sallyport/backend/openapi"
 	sagatools "sallyport.dev/sallyport/backend/saga"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/gateway/outbound"
 	"sallyport.dev/sallyport/limit"
 	"sallyport.dev/sallyport/saga"
 	"sallyport.dev/sallyport/saga/plan"
@@ -29,11 +31,11 @@ func (h *house) gateways(ctx context.Context, db *relational.Store, journal *aud
 	authorizer := plan.Authorizer{Authorizer: h.policies, Book: book}
 	ask := cfg.Approvals.Irreversible
 	windows, quotas := cfg.Limits.Vocabulary()
-	var inspector gateway.Inspector
+	var inspector outbound.Inspector
 	if cfg.Redact.Outbound != config.OutboundOff {
 		inspector = h.redact
 	}
-	backends := map[string]sallyport.Backend{"sandbox": h.sandbox, "upstream": h.upstream}
+	backends := map[string]sallyport.Backend{"sandbox": h.sandbox, "upstream": h.upstream, openapi.Key: h.apis}
 	build := func(who gateway.Authenticator, policies gateway.Authorizer, plans gateway.Plans) *gateway.Gateway {
 		return &gateway.Gateway{
 			Authenticator: who,
@@ -53,6 +55,7 @@ func (h *house) gateways(ctx context.Context, db *relational.Store, journal *aud
 			Inspector:     inspector,
 			Plans:         plans,
 			Estimator:     h.risk,
+			Library:       h.library,
 			Limits:        gateway.CallLimits{DecideBy: cfg.Approvals.DecideBy, InFlight: cfg.Idempotency.Wait, Lease: cfg.Idempotency.Lease, Taint: cfg.Redact.Taint},
 			Sandbox:       cfg.Sandbox.Limits.Limits(),
 			Image:         h.sandbox.image(),

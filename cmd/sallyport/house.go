@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -17,8 +18,12 @@ import (
 	"sallyport.dev/sallyport/adminapi"
 	"sallyport.dev/sallyport/approval"
 	"sallyport.dev/sallyport/audit"
+	"sallyport.dev/sallyport/audit/diary"
+	"sallyport.dev/sallyport/backend/openapi"
+	"sallyport.dev/sallyport/backend/sandbox"
 	"sallyport.dev/sallyport/backend/upstream"
 	"sallyport.dev/sallyport/catalog"
+	"sallyport.dev/sallyport/catalog/library"
 	"sallyport.dev/sallyport/cedar"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/cmd/sallyport/deciding"
@@ -27,6 +32,7 @@ import (
 	"sallyport.dev/sallyport/gateway"
 	"sallyport.dev/sallyport/limit"
 	"sallyport.dev/sallyport/mcpserver"
+	"sallyport.dev/sallyport/mcpserver/stream"
 	"sallyport.dev/sallyport/oauth"
 	"sallyport.dev/sallyport/redact"
 	"sallyport.dev/sallyport/risk"
@@ -50,10 +56,14 @@ type house struct {
 	book     *plan.Book
 	policies *cedar.Engine
 	catalog  *catalog.Catalog
+	library  *library.Library
+	instance string                     // names this process among gateways
+	changes  atomic.Pointer[stream.Hub] // nil until the door is open
 	risk     *risk.Engine
 	redact   *redact.Sanitiser
 	stored   *secret.Values
 	upstream *upstream.Backend
+	apis     *openapi.Backend
 	sandbox  *sandboxHost
 	servers  *desk.Servers
 	agents   desk.Agents
@@ -77,7 +87,7 @@ const tenant = sallyport.DefaultTenant
 // house builds a gateway from its configuration. Where it fails, what was
 // opened is closed again.
 func (a *program) house(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *house, err error) {
-	h := &house{config: cfg, base: baseURL(cfg.Listen)}
+	h := &house{config: cfg, base: baseURL(cfg.Listen), instance: rand.Text()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
@@ -94,7 +104,10 @@ func (a *program) house(ctx context.Context, cfg *config.Config, log *slog.Logge
 	if err := h.judges(vault, log); err != nil {
 		return nil, err
 	}
-	if h.sandbox, err = openSandbox(vault, cfg.Sandbox, log); err != nil {
+	book := diary.New(diary.Options{Tenant: tenant, Append: journal.Append, Clean: h.redact.Text})
+	h.closers = append([]func() error{book.Close}, h.closers...)
+	news := func(n sandbox.News) { book.Note(n.Server, n.Connections, n.LimitsHit) }
+	if h.sandbox, err = openSandbox(vault, cfg.Sandbox, news, log); err != nil {
 		return nil, err
 	}
 	h.closers = append(h.closers, h.sandbox.Close)
@@ -190,19 +203,53 @@ func (h *house) tools(ctx context.Context, db *relational.Store, vault *secret.V
 	}
 	h.manifests = manifests
 	h.catalog, err = catalog.New(catalog.Options{
-		Builtins: builtins(images), Manifests: manifests, Profiles: h.config.ProfileTools(), Pins: desk.Pins{Tenant: tenant, Store: db},
+		Builtins: builtins(images), Manifests: manifests, Profiles: h.config.ProfileTools(), Bare: h.config.BareServers(),
+		Pins: desk.Pins{Tenant: tenant, Store: db}, Speaks: h.redact.Speaks, Changed: h.changed,
 	})
 	if err != nil {
 		return err
 	}
-	h.servers = &desk.Servers{Tenant: tenant, Store: db, Vault: vault, Catalog: h.catalog, Configured: h.config.Servers, Install: h.sandbox.install}
+	h.library = h.shelves()
+	h.servers = &desk.Servers{Tenant: tenant, Store: db, Vault: vault, Catalog: h.catalog, Library: h.library, Configured: h.config.Servers, Install: h.sandbox.install}
 	h.upstream = upstream.New(nil, upstream.Options{
-		Launchers: h.sandbox.launchers(), Environ: os.Environ(), Log: log, OnListing: h.servers.Listed(log),
+		Launchers: h.sandbox.launchers(), Environ: os.Environ(), Log: log, Instance: h.instance, OnListing: h.servers.Listed(log),
+		OnUpdate: func(server, address string) {
+			if hub := h.changes.Load(); hub != nil {
+				hub.Updated(server, address)
+			}
+		},
 	})
-	h.servers.Backend = h.upstream
+	dial, err := guarded(h.config)
+	if err != nil {
+		return err
+	}
+	h.apis = openapi.New(openapi.Options{Dial: dial, Secrets: h.servers.Resolve, OnListing: h.servers.ListedAPI(log), Log: log, Version: version()})
+	h.servers.Backend, h.servers.APIs = h.upstream, h.apis
 	// Upstreams end before the sandbox host that runs them.
-	h.closers = append([]func() error{h.upstream.Close}, h.closers...)
+	h.closers = append([]func() error{h.upstream.Close, h.apis.Close}, h.closers...)
 	return h.servers.Start(ctx, log)
+}
+
+// changed has those told for whom a list may be another one now.
+func (h *house) changed() {
+	if hub := h.changes.Load(); hub != nil {
+		hub.Changed()
+	}
+}
+
+// shelves opens the library of what servers hold.
+func (h *house) shelves() *library.Library {
+	profiles := map[string]library.Profile{}
+	bare := h.config.BareServers()
+	for name, names := range h.config.ProfileTools() {
+		profiles[name] = library.Profile{Names: names, Bare: bare[name]}
+	}
+	return library.New(library.Options{
+		Profiles: profiles, Changed: h.changed, Silent: func() []string { return h.upstream.Silent() },
+		Clean: func(v json.RawMessage) json.RawMessage {
+			return h.redact.Notice("", sallyport.Notice{Params: v}).Params
+		},
+	})
 }
 
 // identities are the tokens' issuer and verifiers, one audience per profile.
@@ -242,8 +289,10 @@ func (h *house) identities(ctx context.Context, db *relational.Store, keyDir str
 
 // doors opens the agents' and the operators' doors.
 func (h *house) doors(a *program, db *relational.Store, vault *secret.Vault, tickets *approval.Engine, logins *oauth.Logins, log *slog.Logger) (err error) {
+	hub := stream.NewHub(h.gateway, h.upstream.Unfollow)
+	h.changes.Store(hub)
 	h.door, err = mcpserver.New(mcpserver.Options{
-		Gateway: h.gateway, BaseURL: h.base, Log: log, Version: version(), Hosts: h.hosts(),
+		Gateway: h.gateway, Hub: hub, Reaches: func() []string { return append(h.upstream.Reaches(), h.instance) }, BaseURL: h.base, Log: log, Version: version(), Hosts: h.hosts(),
 		MaxBody: int64(h.config.Limits.Body), ApprovalWait: h.config.Approvals.Wait,
 		Profile: func(name string) bool { _, ok := h.config.Profiles[name]; return ok },
 	})

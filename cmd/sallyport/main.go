@@ -13,6 +13,10 @@ import (
 
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/cli/images"
+	"sallyport.dev/sallyport/cli/imports"
+	"sallyport.dev/sallyport/cli/policies"
+	"sallyport.dev/sallyport/cli/sagas"
+	"sallyport.dev/sallyport/cli/servers"
 	"sallyport.dev/sallyport/cli/sessions"
 	"sallyport.dev/sallyport/gateway"
 )
@@ -71,8 +75,11 @@ func (a *program) root() *cobra.Command {
 		sandbox.AddCommand(images.Commands(&a.App)...)
 		sandbox.AddCommand(sessions.Commands(&a.App)...)
 	}
-	root.AddCommand(cli.InGroup(cli.GroupRecord, a.benchCommand())...)
-	root.AddCommand(cli.InGroup(cli.GroupGovern, a.adminsCommand())...)
+	upstream := servers.Command(&a.App)
+	upstream.AddCommand(imports.Command(&a.App, os.LookupEnv))
+	root.AddCommand(cli.InGroup(cli.GroupUse, upstream, sagas.Command(&a.App))...)
+	root.AddCommand(cli.InGroup(cli.GroupRecord, a.verifyCommand(), a.benchCommand())...)
+	root.AddCommand(cli.InGroup(cli.GroupGovern, policies.Command(&a.App), a.adminsCommand())...)
 	root.SetHelpCommandGroupID(cli.GroupStart)
 	cli.Teach(root)
 	return root

@@ -15,6 +15,7 @@ import (
 	sagatools "sallyport.dev/sallyport/backend/saga"
 	"sallyport.dev/sallyport/backend/sandbox"
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/backend/upstream/child"
 	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/config"
@@ -36,8 +37,8 @@ type sandboxHost struct {
 
 // openSandbox takes over the sandbox host that the first stage started, or
 // connects to the configured one.
-func openSandbox(vault *secret.Vault, c config.Sandbox, log *slog.Logger) (*sandboxHost, error) {
-	o := sandbox.Options{Image: c.Image, Secrets: vault}
+func openSandbox(vault *secret.Vault, c config.Sandbox, news func(sandbox.News), log *slog.Logger) (*sandboxHost, error) {
+	o := sandbox.Options{Image: c.Image, Secrets: vault, Key: vault.Derive("sandbox host"), News: news}
 	h := &sandboxHost{remote: c.Host != ""}
 	img, err := image.Open(cli.CacheDir(), c.Image)
 	switch {
@@ -161,7 +162,7 @@ func builtins(images sallyport.Images) []sallyport.Tool {
 // through the sandbox host; or, where the operator says so, as the gateway's own
 // user.
 func (h *sandboxHost) launchers() map[string]upstream.Launcher {
-	all := map[string]upstream.Launcher{config.IsolationNone: upstream.Local{}}
+	all := map[string]upstream.Launcher{config.IsolationNone: child.Launcher{}}
 	for name, how := range map[string]sandbox.Isolation{config.IsolationUID: sandbox.AsUser, config.IsolationGVisor: sandbox.InSandbox} {
 		all[name] = launcher{h.Backend, how}
 		if h.Backend == nil {
@@ -171,13 +172,17 @@ func (h *sandboxHost) launchers() map[string]upstream.Launcher {
 	return all
 }
 
-// install checks a server for a sandbox, and installs its package.
-func (h *sandboxHost) install(ctx context.Context, name string, argv []string, c sallyport.Confinement) error {
+// install checks a server for a sandbox, and installs its package. It says what
+// was installed, "" for nothing.
+func (h *sandboxHost) install(ctx context.Context, name string, argv []string, c sallyport.Confinement) (string, error) {
 	if h.Backend == nil {
-		return nil // the start says it
+		return "", nil // the start says it
 	}
-	_, err := h.Backend.Install(ctx, sandbox.LaunchSpec{Name: name, Argv: argv, Confinement: c})
-	return err
+	p, err := h.Backend.Install(ctx, sandbox.LaunchSpec{Name: name, Argv: argv, Confinement: c})
+	if err != nil || p.Name == "" {
+		return "", err
+	}
+	return fmt.Sprintf("%s@%s, all of it with digest sha256:%s", p.Name, p.Version, p.Digest), nil
 }
 
 // A launcher starts servers through the sandbox host.
@@ -194,6 +199,26 @@ type noLauncher struct{ why error }
 
 func (n noLauncher) Launch(context.Context, upstream.LaunchSpec) (upstream.Process, error) {
 	return nil, n.why
+}
+
+// sessions says for doctor how many there are, and what bounds them.
+func (h *sandboxHost) sessions(ctx context.Context) string {
+	if h.Backend == nil {
+		return ""
+	}
+	s, err := h.Held(ctx)
+	switch {
+	case err != nil:
+		return "" // the sandbox host's own line says why
+	case s == nil:
+		return "none are kept (sandbox.sessions.count)"
+	}
+	rest := "stay in memory"
+	if s.Rest > 0 {
+		rest = fmt.Sprintf("are frozen after %s without a call", s.Rest)
+	}
+	return fmt.Sprintf("%d of at most %d (%d of one agent), %d of them frozen; they %s and end after %s without a call, or %s old (sandbox.sessions)",
+		s.Kept, s.Most, s.MostOfOwner, s.Frozen, rest, s.Idle, s.Life)
 }
 
 func (h *sandboxHost) RunCommand(ctx context.Context, c adminapi.SandboxCommand) (adminapi.SandboxResult, error) {

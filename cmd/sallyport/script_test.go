@@ -39,9 +39,11 @@ import (
 //	                       with $AS_NOBODY set, all that as the user nobody
 //	gateway-stop           SIGTERM; it must end with status 0
 //	fetch N METHOD PATH [TOKEN [BODY|@FILE]]   an HTTP request to the gateway
+//	listen TOKEN, heard    open a stream of changes; what it told until it ended
 //	running REGEXP         a process with such a command line exists
 //	eventually REGEXP CMD [ARG…]   run a command until its stdout matches
 //	tamper FILE SQL        change a database behind Sallyport's back
+//	api                    an HTTP API at $API, which keeps a $LEDGER: see api_test.go
 //	browse, receiver, deliver   passkeys and webhooks: see deciding_test.go
 //
 // and the condition [sandbox]: root, with an image in the cache.
@@ -69,6 +71,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("SALLYPORT_DATA", filepath.Join(e.WorkDir, "data"))
 			e.Setenv("SALLYPORT_CACHE", cli.CacheDir())
 			e.Values[serverKey{}] = &server{}
+			e.Values[listenKey{}] = new(io.ReadCloser)
 			e.Values[authenticatorsKey{}] = map[string]*passkeytest.Authenticator{}
 			return os.Chmod(open, 0o755)
 		},
@@ -81,8 +84,8 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "capture": capture, "gateway": gatewayUp, "gateway-stop": gatewayStop,
-			"fetch": fetch, "running": running, "eventually": eventually, "tamper": tamper,
-			"browse": browse, "receiver": receiver, "deliver": deliver,
+			"fetch": fetch, "listen": listen, "heard": heard, "running": running, "eventually": eventually, "tamper": tamper,
+			"api": api, "browse": browse, "receiver": receiver, "deliver": deliver,
 		},
 	})
 }

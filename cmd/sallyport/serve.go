@@ -216,6 +216,9 @@ func (a *program) listen(ctx context.Context, h *house, f serveFlags, log *slog.
 	grace, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	h.stopping.Store(true)
+	if hub := h.changes.Load(); hub != nil {
+		hub.Close() // streams that tell of changes would never end by themselves
+	}
 	_ = errors.Join(agents.Shutdown(grace), admins.Shutdown(grace)) // what is left is closed below
 	agents.Close()
 	admins.Close()

@@ -1,32 +1,25 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/adminapi"
 	"sallyport.dev/sallyport/approval/passkey"
 	"sallyport.dev/sallyport/catalog"
-	"sallyport.dev/sallyport/cedar"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/cmd/sallyport/deciding"
 	"sallyport.dev/sallyport/config"
-	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/mcpserver"
-	"sallyport.dev/sallyport/redact/visible"
+	"sallyport.dev/sallyport/mcpserver/hosts"
 )
 
 // public is what listens on TCP: the agents' door, the token endpoint, the
@@ -58,8 +51,8 @@ func (h *house) public() http.Handler {
 	return h.hosts().Guard(mux)
 }
 
-func (h *house) hosts() mcpserver.HostPolicy {
-	p := mcpserver.HostPolicy{Hosts: h.config.Hosts, Origins: h.config.Origins}
+func (h *house) hosts() hosts.Policy {
+	p := hosts.Policy{Hosts: h.config.Hosts, Origins: h.config.Origins}
 	if host, origin := deciding.Origin(h.config); host != "" {
 		p.Hosts, p.Origins = append(slices.Clone(p.Hosts), host), append(slices.Clone(p.Origins), origin)
 	}
@@ -92,7 +85,7 @@ func (h *house) readiness(ctx context.Context) readiness {
 	}
 	reachable := h.store.Reachable(ctx)
 	if reachable != nil {
-		r.Store, _ = explain(reachable)
+		r.Store, _ = cli.Said(reachable)
 	}
 	if h.stale.Load() {
 		r.Reload = "refused: what was loaded before stays; the log says why"
@@ -136,6 +129,7 @@ func (h *house) reloadAll() error {
 		return err
 	}
 	h.manifests = manifests
+	h.changed()
 	return nil
 }
 
@@ -143,7 +137,11 @@ func (h *house) reloadAll() error {
 func (h *house) status(ctx context.Context) any {
 	servers, _ := h.servers.ServerStatus(ctx)
 	hooks, _ := h.deciding.ListWebhooks(ctx)
-	return gatewayStatus{Passkeys: h.deciding.Passkeys(), Webhooks: hooks, Version: version(), MCPURL: h.base + "/mcp", Config: everybodys(h.config.File), UID: os.Geteuid(), Readiness: h.readiness(ctx), Servers: len(servers), Unisolated: unisolated(servers), Isolated: isolated(servers)}
+	return gatewayStatus{
+		Version: version(), MCPURL: h.base + "/mcp", Config: everybodys(h.config.File), UID: os.Geteuid(), Readiness: h.readiness(ctx),
+		Servers: len(servers), Unisolated: unisolated(servers), Isolated: isolated(servers),
+		Sessions: h.sandbox.sessions(ctx), Passkeys: h.deciding.Passkeys(), Webhooks: hooks,
+	}
 }
 
 type gatewayStatus struct {
@@ -155,7 +153,8 @@ type gatewayStatus struct {
 	Servers    int       `json:"servers"`
 	Unisolated []string  `json:"servers_without_isolation"`
 
-	Isolated map[string]string `json:"isolation"` // of each server that is a program
+	Sessions string            `json:"sessions,omitempty"` // how many, and what bounds them
+	Isolated map[string]string `json:"isolation"`          // of each server that is a program
 
 	Passkeys string                 `json:"passkeys"` // where they are used, or why not
 	Webhooks []adminapi.WebhookInfo `json:"webhooks"`
@@ -200,142 +199,4 @@ func version() string {
 		return i.Main.Version
 	}
 	return "dev"
-}
-
-// A finding is one line of doctor.
-type finding struct {
-	What string `json:"what"`
-	OK   bool   `json:"ok"`
-	Said string `json:"said"`
-	Hint string `json:"hint,omitempty"`
-}
-
-func (a *program) doctorCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "doctor", Short: "Say what works here, what does not, and why", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			f := a.examine(cmd.Context())
-			err := a.Show(map[string]any{"findings": f}, func() error {
-				for _, x := range f {
-					mark := "ok  "
-					if !x.OK {
-						mark = "BAD "
-					}
-					fmt.Fprintf(a.Out, "%s %-18s %s\n", mark, x.What, visible.String(x.Said))
-					if x.Hint != "" {
-						fmt.Fprintf(a.Out, "     %-18s %s\n", "", visible.String(x.Hint))
-					}
-				}
-				return nil
-			})
-			if err == nil && slices.ContainsFunc(f, func(x finding) bool { return !x.OK }) {
-				return cli.Exit(cli.ExitUnavailable)
-			}
-			return err
-		},
-	}
-}
-
-func (a *program) examine(ctx context.Context) (all []finding) {
-	add := func(what string, err error, said string) {
-		f := finding{What: what, OK: err == nil, Said: said}
-		if err != nil {
-			f.Said, f.Hint = explain(err)
-		}
-		all = append(all, f)
-	}
-	_, err := ownerOf(a.Data)
-	add("data folder", err, a.Data)
-	store := "as the gateway was started" // where the file has been broken since
-	images := []string{image.DefaultName}
-	cfg, err := a.loadConfig(serveFlags{})
-	add("configuration", err, filepath.Join(a.Data, "sallyport.yaml"))
-	if err == nil {
-		store = cfg.StoreName()
-		images = append([]string{cfg.Sandbox.Image}, cfg.Sandbox.Images...)
-		if p := cedar.Check(cfg.Policies); len(p) > 0 {
-			add("policies", errors.New(p[0].String()), "")
-		} else {
-			add("policies", nil, cfg.Policies)
-		}
-		m, wrong := catalog.LoadManifests(cfg.Tools)
-		add("tools", wrong, fmt.Sprintf("%s, manifests: %d", cfg.Tools, len(m)))
-		for _, x := range m {
-			images = append(images, cmp.Or(x.Rules.Image, cfg.Sandbox.Image))
-		}
-	}
-	var st gatewayStatus
-	err = a.API(ctx, "GET", "/status", nil, &st)
-	// A sandbox host that somebody else started has images of its own.
-	said, none := examineImages(images)
-	if s := st.Readiness.Sandbox; none == nil || s != "up" && s != noSandbox {
-		add("sandbox images", none, said)
-	}
-	add("gateway", err, fmt.Sprintf("%s as uid %d, policy version %s", st.MCPURL, st.UID, st.Readiness.Policy))
-	if err != nil {
-		return all
-	}
-	if s := st.Readiness.Store; s != "up" {
-		add("store", &sallyport.Error{Message: s, Hint: "calls are refused until it answers; the gateway goes on by itself then"}, "")
-	} else {
-		add("store", nil, store)
-	}
-	switch s := st.Readiness.Sandbox; s {
-	case "up":
-		add("gvisor", nil, "a program ran in a sandbox just now")
-	case noSandbox:
-		add("gvisor", (&sandboxHost{}).missing(), "")
-	default:
-		add("gvisor", &sallyport.Error{Message: s, Hint: "code calls are refused until this is mended; there is no weaker way to run code"}, "")
-	}
-	all = append(append(all, ages()...), strongest(st.Readiness.Sandbox))
-	if st.UID == os.Getuid() && st.UID == 0 {
-		add("privileges", &sallyport.Error{Message: "the gateway runs as root", Hint: "start it with `sallyport serve`, which gives root up"}, "")
-	}
-	add("passkeys", nil, st.Passkeys)
-	for _, w := range st.Webhooks {
-		said, wrong := deciding.Finding(w)
-		add("webhook "+w.Name, wrong, said)
-	}
-	for _, name := range slices.Sorted(maps.Keys(st.Isolated)) {
-		add("server "+name, nil, st.Isolated[name])
-	}
-	for _, s := range st.Unisolated {
-		add("server "+s, &sallyport.Error{Message: "runs as the gateway's own user: isolation none", Hint: "take the line out: in a sandbox is the default; isolation: uid is a user of its own"}, "")
-	}
-	return all
-}
-
-// examineImages checks the bytes of the images that are named, and tells what the
-// whole cache takes.
-func examineImages(names []string) (said string, err error) {
-	store := image.NewStore(cli.CacheDir())
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		img, err := store.Open(name)
-		if err != nil {
-			return "", err
-		}
-		said += fmt.Sprintf("%s %.19s…, ", name, img.Digest)
-	}
-	all, err := store.List()
-	if err != nil {
-		return "", err
-	}
-	sizes := map[string]int64{}
-	for _, l := range all {
-		sizes[l.Digest] = l.Size
-	}
-	var total int64
-	for _, n := range sizes {
-		total += n
-	}
-	return fmt.Sprintf("%sall as built; the cache holds %d, %d MiB", said, len(sizes), total>>20), nil
-}
-
-func explain(err error) (said, hint string) {
-	if e, ok := errors.AsType[*sallyport.Error](err); ok {
-		return e.Message, e.Hint
-	}
-	return err.Error(), ""
 }

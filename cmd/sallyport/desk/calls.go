@@ -70,7 +70,7 @@ func (d Reservations) ListReservations(ctx context.Context, state string, limit 
 
 // ResolveReservation settles a call whose outcome is unknown.
 func (d Reservations) ResolveReservation(ctx context.Context, r adminapi.Resolution) error {
-	return d.Store.Resolve(ctx, store.Resolution{Key: r.Key, State: r.State, By: r.By, Reason: r.Reason, Output: r.Result})
+	return d.Store.Resolve(ctx, store.Resolution{Key: r.Key, Call: r.Call, State: r.State, By: r.By, Reason: r.Reason, Output: r.Result})
 }
 
 // Audit searches the record.

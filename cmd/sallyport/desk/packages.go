@@ -2,6 +2,7 @@ package desk
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"sallyport.dev/sallyport"
@@ -10,10 +11,10 @@ import (
 )
 
 // install installs what a server's command names, for a server that runs in a
-// sandbox.
-func (d *Servers) install(ctx context.Context, name string, s config.Server) error {
+// sandbox, and says what that is.
+func (d *Servers) install(ctx context.Context, name string, s config.Server) (string, error) {
 	if s.Isolation != config.IsolationGVisor || s.Command == "" {
-		return nil
+		return "", nil
 	}
 	return d.Install(ctx, name, argvOf(s), s.Confinement())
 }
@@ -29,20 +30,31 @@ func (d *Servers) UpdateServer(ctx context.Context, name string, e sallyport.Ent
 	if err := d.Store.PutPins(ctx, nil, e); err != nil { // nothing to store but the record
 		return adminapi.ServerStatus{}, err
 	}
-	if err := d.renew(ctx, name, c); err != nil {
+	installed, err := d.renew(ctx, name, c)
+	if err != nil {
 		return adminapi.ServerStatus{}, badServer(name, err)
 	}
-	return d.settle(ctx, name)
+	st, err := d.settle(ctx, name)
+	st.Package = installed
+	return st, err
 }
 
-func (d *Servers) renew(ctx context.Context, name string, c config.Server) error {
+func (d *Servers) renew(ctx context.Context, name string, c config.Server) (string, error) {
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	if err := d.install(ctx, name, c); err != nil {
-		return err
+	installed, err := d.install(ctx, name, c)
+	if err != nil {
+		return "", err
+	}
+	_, text, err := parseServer(name, json.RawMessage(d.added[name]))
+	if err != nil {
+		text = "" // of the configuration: its document is a file
+	}
+	if c.OpenAPI != "" {
+		return "", d.reloadAPI(ctx, name, c, text)
 	}
 	d.Backend.Remove(name)
-	return d.run(ctx, name, c)
+	return installed, d.run(ctx, name, c, text)
 }
 
 func argvOf(s config.Server) []string {

@@ -53,7 +53,7 @@ func (d Sagas) masked(s sallyport.Saga) sallyport.Saga {
 // ChangeSaga makes an operator's change to a saga.
 func (d Sagas) ChangeSaga(ctx context.Context, c adminapi.SagaChange) (sallyport.Saga, error) {
 	s, err := d.Engine.Change(ctx, d.Tenant, c.Saga, saga.Change{
-		Verb: c.Verb, Step: c.Step, Done: c.Outcome == "done", By: c.By, Reason: c.Reason, Human: true,
+		Verb: c.Verb, Step: c.Step, Done: c.Outcome == "done", Attempt: c.Attempt, By: c.By, Reason: c.Reason, Human: true,
 	})
 	return d.masked(s), err
 }

@@ -15,8 +15,10 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/adminapi"
+	"sallyport.dev/sallyport/backend/openapi"
 	"sallyport.dev/sallyport/backend/upstream"
 	"sallyport.dev/sallyport/catalog"
+	"sallyport.dev/sallyport/catalog/library"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/secret"
@@ -31,9 +33,11 @@ type Servers struct {
 	Store      *relational.Store
 	Vault      *secret.Vault
 	Catalog    *catalog.Catalog
+	Library    *library.Library
 	Backend    *upstream.Backend
+	APIs       *openapi.Backend
 	Configured map[string]config.Server
-	Install    func(ctx context.Context, name string, argv []string, c sallyport.Confinement) error // for servers in sandboxes
+	Install    func(ctx context.Context, name string, argv []string, c sallyport.Confinement) (installed string, err error) // for servers in sandboxes
 
 	changing sync.Mutex        // held while servers come or go
 	added    map[string]string // configuration of those added at run time, by name; guarded by changing
@@ -53,7 +57,7 @@ func (d *Servers) Start(ctx context.Context, log *slog.Logger) error {
 		d.known = map[string]config.Server{}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Configured)) {
-		if err := d.run(ctx, name, d.Configured[name]); err != nil {
+		if err := d.run(ctx, name, d.Configured[name], ""); err != nil {
 			log.Error("a server does not start", "server", name, "err", err)
 		}
 	}
@@ -64,7 +68,8 @@ func (d *Servers) Start(ctx context.Context, log *slog.Logger) error {
 // at another one with the same database.
 const followEvery = 2 * time.Second
 
-// Follow has this gateway know the servers of the others, until ctx ends. It
+// Follow has this gateway know the servers of the others, and which tools were
+// released there, until ctx ends. It
 // returns at once where a gateway has the database alone.
 func (d *Servers) Follow(ctx context.Context, log *slog.Logger) {
 	if !d.Store.Dialect().Shared {
@@ -79,10 +84,10 @@ func (d *Servers) Follow(ctx context.Context, log *slog.Logger) {
 		case <-t.C:
 		}
 		d.changing.Lock()
-		err := d.catchUp(ctx, log)
+		err := errors.Join(d.catchUp(ctx, log), d.Catalog.Recheck(ctx))
 		d.changing.Unlock()
 		if err != nil && ctx.Err() == nil {
-			log.Error("looking for servers that were added elsewhere", "err", err)
+			log.Error("looking for servers that were added, and tools that were released, elsewhere", "err", err)
 		}
 	}
 }
@@ -125,14 +130,14 @@ func (d *Servers) join(ctx context.Context, name, raw string) error {
 	if _, ok := d.Configured[name]; ok {
 		return errors.New("the configuration has a server of this name, which wins")
 	}
-	c, err := config.ParseServer(name, json.RawMessage(raw))
+	c, text, err := parseServer(name, json.RawMessage(raw))
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	d.known[name] = c
 	d.mu.Unlock()
-	if err := d.run(ctx, name, c); err != nil {
+	if err := d.run(ctx, name, c, text); err != nil {
 		d.forget(name)
 		return err
 	}
@@ -140,23 +145,20 @@ func (d *Servers) join(ctx context.Context, name, raw string) error {
 	return nil
 }
 
-// run resolves secrets and hands the server to the backend.
-func (d *Servers) run(ctx context.Context, name string, s config.Server) error {
+// run resolves secrets and hands the server to the backend. text is the document
+// of an API, where it is not to be looked for.
+func (d *Servers) run(ctx context.Context, name string, s config.Server, text string) error {
+	if s.OpenAPI != "" {
+		return d.runAPI(ctx, name, s, text)
+	}
 	c := upstream.Config{
 		Name: name, URL: s.URL, Isolation: s.Isolation, MaxMessage: int(s.MaxLine), Header: http.Header{}, Argv: argvOf(s),
 		Calls: s.Calls, Queue: s.Queue, Idle: s.Idle,
 	}
 	var used []string
 	resolve := func(v string) (string, error) {
-		for _, ref := range config.References(v) {
-			plain, err := d.Vault.Resolve(ctx, d.Tenant, ref)
-			if err != nil {
-				return "", fmt.Errorf("secret %q: %w", ref, err)
-			}
-			used = append(used, ref)
-			v = strings.ReplaceAll(v, "${secret:"+ref+"}", string(plain))
-		}
-		return v, nil
+		used = append(used, config.References(v)...)
+		return d.Resolve(ctx, v)
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
 		v, err := resolve(s.Env[k])
@@ -197,6 +199,10 @@ func (d *Servers) Listed(log *slog.Logger) func(upstream.Listing) {
 		err := d.Catalog.SetListing(context.Background(), catalog.Listing{
 			Server: l.Server, Endpoint: l.Endpoint, Credential: l.Credential, Instructions: l.Instructions, Timeout: timeout, Tools: l.Tools,
 		})
+		d.Library.SetListing(library.Listing{
+			Server: l.Server, Endpoint: l.Endpoint, Credential: l.Credential, Timeout: timeout,
+			Holds: l.Holds, Resources: l.Resources, Templates: l.Templates, Prompts: l.Prompts,
+		})
 		if err != nil {
 			log.Error("a server's list of tools cannot be used; the earlier one stays", "server", l.Server, "err", err)
 		}
@@ -206,10 +212,13 @@ func (d *Servers) Listed(log *slog.Logger) func(upstream.Listing) {
 // AddServer stores a server and starts it, and waits a little so that the
 // answer can say how it is.
 func (d *Servers) AddServer(ctx context.Context, name string, raw json.RawMessage, e sallyport.Entry) (adminapi.ServerStatus, error) {
-	if err := d.add(ctx, name, raw, e); err != nil {
+	installed, err := d.add(ctx, name, raw, e)
+	if err != nil {
 		return adminapi.ServerStatus{}, err
 	}
-	return d.settle(ctx, name)
+	st, err := d.settle(ctx, name)
+	st.Package = installed
+	return st, err
 }
 
 // settle waits a little, so that an answer can say how a server is.
@@ -231,32 +240,32 @@ func (d *Servers) settle(ctx context.Context, name string) (adminapi.ServerStatu
 	}
 }
 
-func (d *Servers) add(ctx context.Context, name string, raw json.RawMessage, e sallyport.Entry) error {
-	c, err := config.ParseServer(name, raw)
+func (d *Servers) add(ctx context.Context, name string, raw json.RawMessage, e sallyport.Entry) (installed string, err error) {
+	c, _, err := parseServer(name, raw)
 	if err != nil {
-		return err
+		return "", badServer(name, err)
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	stored, err := d.Store.Servers(ctx, d.Tenant)
 	if err != nil {
-		return err
+		return "", err
 	}
 	_, taken := d.Configured[name]
 	if taken || slices.ContainsFunc(stored, func(s store.Server) bool { return s.Name == name }) {
-		return &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("there is a server %q", name), Hint: "`sallyport servers remove` it first, or use another name"}
+		return "", &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("there is a server %q", name), Hint: "`sallyport servers remove` it first, or use another name"}
 	}
-	if err := d.install(ctx, name, c); err != nil {
-		return err
+	if installed, err = d.install(ctx, name, c); err != nil {
+		return "", err
 	}
 	if err := d.join(ctx, name, string(raw)); err != nil {
-		return badServer(name, err)
+		return "", badServer(name, err)
 	}
 	if err := d.Store.PutServer(ctx, store.Server{Tenant: d.Tenant, Name: name, Config: raw}, e); err != nil {
 		d.forget(name)
-		return err
+		return "", err
 	}
-	return nil
+	return installed, nil
 }
 
 // settled reports whether there is more to say of a server than that it starts.
@@ -281,7 +290,9 @@ func badServer(name string, err error) error {
 // forget ends a server. Preconditions: changing is held.
 func (d *Servers) forget(name string) {
 	d.Backend.Remove(name)
+	d.APIs.Remove(name)
 	d.Catalog.RemoveListing(name)
+	d.Library.RemoveListing(name)
 	delete(d.added, name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -325,20 +336,18 @@ func (d *Servers) ServerStatus(context.Context) ([]adminapi.ServerStatus, error)
 	var out []adminapi.ServerStatus
 	for _, s := range d.Backend.Status() {
 		c := known[s.Name]
-		source := "database"
-		if _, ok := d.Configured[s.Name]; ok {
-			source = "configuration"
-		}
-		warnings := slices.Concat(s.Warnings, remarks[s.Name])
+		warnings := slices.Concat(s.Warnings, remarks[s.Name], d.Library.Warnings(s.Name))
 		if s.Degraded != "" {
 			warnings = append(warnings, "degraded: "+s.Degraded)
 		}
 		out = append(out, adminapi.ServerStatus{
-			Name: s.Name, State: string(s.State), Era: s.Era, Version: s.Version, Isolation: s.Isolation, Source: source,
+			Name: s.Name, State: string(s.State), Era: s.Era, Version: s.Version, Isolation: s.Isolation, Source: d.source(s.Name),
 			Reaches: c.Egress, Sees: rootsOf(c), Command: commandOf(c), URL: c.URL, Tools: s.Tools, Restarts: s.Restarts, Error: s.Error, Warnings: warnings,
 			Stderr: strings.Join(s.Stderr, "\n"),
 		})
 	}
+	out = append(out, d.apiStatus(known, remarks)...)
+	slices.SortFunc(out, func(a, b adminapi.ServerStatus) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
@@ -358,4 +367,12 @@ func commandOf(c config.Server) string {
 		return ""
 	}
 	return cli.CommandLine("", append([]string{c.Command}, c.Args...))
+}
+
+// source says where a server was written down.
+func (d *Servers) source(name string) string {
+	if _, ok := d.Configured[name]; ok {
+		return "configuration"
+	}
+	return "database"
 }

@@ -1,12 +1,15 @@
 package desk
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
+	"fmt"
+	"slices"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/adminapi"
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/store"
@@ -21,20 +24,34 @@ type Tools struct {
 }
 
 // AllTools returns the tools of every profile.
-func (d Tools) AllTools(context.Context) ([]sallyport.Tool, error) { return d.Catalog.List("") }
+func (d Tools) AllTools(context.Context) ([]sallyport.Tool, error) {
+	list, err := d.Catalog.List("")
+	remarks := d.Catalog.Remarks()
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Remarks = remarks[list[i].Name]
+	}
+	return list, err
+}
 
 // ShowTool returns a tool.
 func (d Tools) ShowTool(_ context.Context, name string) (sallyport.Tool, error) {
-	return d.Catalog.Resolve("", name)
+	t, err := d.Catalog.Resolve("", name)
+	t.Remarks = d.Catalog.Remarks()[name]
+	return t, err
 }
 
 // DiffTool says what changed in a definition since it was pinned.
-func (d Tools) DiffTool(_ context.Context, name string) (string, error) {
-	return d.Catalog.Diff(name)
+func (d Tools) DiffTool(_ context.Context, name string) (adminapi.ToolDiff, error) {
+	x, err := d.Catalog.Diff(name)
+	return adminapi.ToolDiff{
+		Diff: x.Lines, Digest: x.Digest, Version: x.Pinned, Next: x.Next, Change: string(x.Kind), Reasons: x.Reasons, Remarks: x.Remarks,
+	}, err
 }
 
-// ApproveTool releases a tool as it is now.
-func (d Tools) ApproveTool(ctx context.Context, name string, e sallyport.Entry) error {
+// ApproveTool releases a tool as it is now, if that is what the digest says, or
+// none is given.
+func (d Tools) ApproveTool(ctx context.Context, name, digest string, e sallyport.Entry) error {
 	t, err := d.Catalog.Resolve("", name)
 	if err != nil {
 		return err
@@ -43,7 +60,7 @@ func (d Tools) ApproveTool(ctx context.Context, name string, e sallyport.Entry) 
 	if err := d.Store.AppendEntries(ctx, e); err != nil {
 		return err
 	}
-	return d.Catalog.Approve(ctx, name, t.Digest)
+	return d.Catalog.Approve(ctx, name, cmp.Or(digest, t.Digest))
 }
 
 // Pins is the catalogue's pins, in the store.
@@ -52,22 +69,25 @@ type Pins struct {
 	Store  *relational.Store
 }
 
-// GetPin returns the pinned definition of a tool, or nil.
-func (p Pins) GetPin(ctx context.Context, server, tool string) (json.RawMessage, error) {
+// GetPin returns what is pinned of a tool, or nothing.
+func (p Pins) GetPin(ctx context.Context, server, tool string) (catalog.Pin, error) {
 	pin, err := p.Store.Pin(ctx, p.Tenant, server, tool)
 	if err != nil && sallyport.CodeOf(err) == sallyport.NotFound {
-		return nil, nil
+		return catalog.Pin{}, nil
 	}
-	return pin.Definition, err
+	if sum := sha256.Sum256(pin.Definition); err == nil && hex.EncodeToString(sum[:]) != pin.Digest {
+		return catalog.Pin{}, &sallyport.Error{Code: sallyport.Unavailable, Message: fmt.Sprintf("the pin of tool %.64q of server %.64q was altered", tool, server)}
+	}
+	return catalog.Pin{Definition: pin.Definition, Version: pin.Version}, err
 }
 
 // PutPin pins a definition.
-func (p Pins) PutPin(ctx context.Context, server, tool string, definition json.RawMessage) error {
+func (p Pins) PutPin(ctx context.Context, server, tool string, what catalog.Pin) error {
 	e, err := audit.AdminEntry(p.Tenant, sallyport.Change{Action: "tools pin", By: "system", Target: server + "/" + tool})
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(definition)
-	pin := store.Pin{Tenant: p.Tenant, Server: server, Name: tool, Definition: definition, Digest: hex.EncodeToString(sum[:]), Status: string(sallyport.ToolActive)}
+	sum := sha256.Sum256(what.Definition)
+	pin := store.Pin{Tenant: p.Tenant, Server: server, Name: tool, Definition: what.Definition, Version: what.Version, Digest: hex.EncodeToString(sum[:]), Status: string(sallyport.ToolActive)}
 	return p.Store.PutPins(ctx, []store.Pin{pin}, e)
 }

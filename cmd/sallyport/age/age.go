@@ -1,27 +1,28 @@
-package main
+// Package age tells how far what sandboxes stand on is behind the releases that
+// were known when this was built.
+package age
 
 import (
 	_ "embed"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-
-	"sallyport.dev/sallyport/gvisor"
 )
 
 //go:embed releases.txt
-var releasesText string
+var text string
 
-// A release is one line of releases.txt.
-type release struct {
+// A Release is one line of releases.txt.
+type Release struct {
 	component, version string
 	at                 time.Time // zero if it is not known
 }
 
-func releases(text string) (all []release, err error) {
+// Known are the releases that this build knows of.
+func Known() ([]Release, error) { return parse(text) }
+
+func parse(text string) (all []Release, err error) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) == 0 || f[0] == "#" {
@@ -30,7 +31,7 @@ func releases(text string) (all []release, err error) {
 		if len(f) < 4 {
 			return nil, fmt.Errorf("releases.txt: %q has no source", line)
 		}
-		r := release{component: f[0], version: f[1]}
+		r := Release{component: f[0], version: f[1]}
 		if f[2] != "-" {
 			if r.at, err = time.Parse(time.DateOnly, f[2]); err != nil {
 				return nil, fmt.Errorf("releases.txt: %w", err)
@@ -44,8 +45,8 @@ func releases(text string) (all []release, err error) {
 // stale is after how many days behind doctor asks for an update.
 const stale = 90
 
-// gvisorAge tells how far the gVisor of this build is behind.
-func gvisorAge(version string, known []release) (said, hint string) {
+// Gvisor tells how far the gVisor of this build is behind.
+func Gvisor(version string, known []Release) (said, hint string) {
 	parts := strings.Split(version, "-")
 	stamp := parts[max(0, len(parts)-2)]
 	at, bad := time.Parse("20060102", stamp[:min(8, len(stamp))])
@@ -63,9 +64,9 @@ func gvisorAge(version string, known []release) (said, hint string) {
 	return "gVisor of an unknown version: " + version, ""
 }
 
-// kernelAge tells how far a host's kernel is behind its own series. What no
-// series is known of is said, not guessed.
-func kernelAge(running string, known []release) (said, hint string) {
+// Kernel tells how far a host's kernel is behind its own series. What no series is
+// known of is said, not guessed.
+func Kernel(running string, known []Release) (said, hint string) {
 	version, _, _ := strings.Cut(running, "-")
 	for _, r := range known {
 		if r.component != "linux" || series(r.version) != series(version) {
@@ -98,9 +99,9 @@ func patch(version string) int {
 	return n
 }
 
-// kernelOf reads the release of a kernel from /proc/version: Debian's names
+// KernelOf reads the release of a kernel from /proc/version: Debian's names
 // it there, and a name of its own elsewhere.
-func kernelOf(procVersion string) string {
+func KernelOf(procVersion string) string {
 	if _, after, ok := strings.Cut(procVersion, " Debian "); ok {
 		version, _, _ := strings.Cut(after, " ")
 		return version
@@ -109,29 +110,4 @@ func kernelOf(procVersion string) string {
 		return f[2]
 	}
 	return "unknown"
-}
-
-// ages tells how old what runs sandboxes is. It is advice, and never a fault.
-func ages() (all []finding) {
-	known, err := releases(releasesText)
-	if err != nil {
-		return []finding{{What: "versions", Said: err.Error()}}
-	}
-	if self, err := os.Executable(); err == nil {
-		said, hint := gvisorAge(gvisor.RuntimeVersion(filepath.Join(filepath.Dir(self), gvisor.RuntimeProgram)), known)
-		all = append(all, finding{"gvisor version", true, said, hint})
-	}
-	if b, err := os.ReadFile("/proc/version"); err == nil {
-		said, hint := kernelAge(kernelOf(string(b)), known)
-		all = append(all, finding{"kernel version", true, said, hint})
-	}
-	return all
-}
-
-// strongest names the strongest tier that works, of those that this build has.
-func strongest(sandbox string) finding {
-	if sandbox != "up" {
-		return finding{"strongest tier", true, "none works here: code calls are refused", ""}
-	}
-	return finding{"strongest tier", true, gvisor.Tier, ""}
 }

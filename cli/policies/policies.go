@@ -1,4 +1,5 @@
-package cli
+// Package policies has the commands that check, test and explain policies.
+package policies
 
 import (
 	"fmt"
@@ -10,16 +11,27 @@ import (
 
 	"sallyport.dev/sallyport/adminapi"
 	"sallyport.dev/sallyport/cedar"
+	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/gateway"
 	"sallyport.dev/sallyport/redact/visible"
 )
 
-func (a *App) policyCommand() *cobra.Command {
+type app struct{ *cli.App }
+
+// Command is `sallyport policy`.
+func Command(c *cli.App) *cobra.Command {
+	a := app{c}
 	cmd := &cobra.Command{Use: "policy", Short: "Check the policies, and explain what they decide"}
-	cmd.AddCommand(a.policyExplain(), &cobra.Command{
+	cmd.AddCommand(a.explain(), a.test(), &cobra.Command{
 		Use: "reload", Short: "Have the gateway read the policies and the tools' manifests again, all or none of them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.did(cmd, "POST", "/policies/reload", struct{}{}, "the policies and manifests are read again")
+			if err := a.API(cmd.Context(), "POST", "/policies/reload", struct{}{}, nil); err != nil {
+				return err
+			}
+			return a.Show(map[string]bool{"ok": true}, func() error {
+				_, err := fmt.Fprintln(a.Out, "the policies and manifests are read again")
+				return err
+			})
 		},
 	}, &cobra.Command{
 		Use: "check [DIR]", Short: "Check policies against the schema; works offline", Args: cobra.MaximumNArgs(1),
@@ -39,7 +51,7 @@ func (a *App) policyCommand() *cobra.Command {
 				return nil
 			})
 			if err == nil && slices.ContainsFunc(problems, func(p cedar.Problem) bool { return !p.Warning }) {
-				return Exit(ExitUsage)
+				return cli.Exit(cli.ExitUsage)
 			}
 			return err
 		},
@@ -47,13 +59,13 @@ func (a *App) policyCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *App) policyExplain() *cobra.Command {
+func (a app) explain() *cobra.Command {
 	var c adminapi.Call
 	cmd := &cobra.Command{
 		Use: "explain TOOL [JSON|-]", Short: "Say how a call would be decided now, and why, without making it", Args: cobra.RangeArgs(1, 2),
 		Example: `  sallyport policy explain run_shell '{"code":"ls"}' --agent reporter`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.typed(&c, args); err != nil {
+			if err := a.TypedCall(&c, args); err != nil {
 				return err
 			}
 			var x gateway.Explanation
@@ -68,7 +80,7 @@ func (a *App) policyExplain() *cobra.Command {
 	return cmd
 }
 
-func (a *App) showExplanation(x gateway.Explanation) error {
+func (a app) showExplanation(x gateway.Explanation) error {
 	line := func(name, text string) { fmt.Fprintf(a.Out, "%-9s %s\n", name, visible.String(text)) }
 	line("call", x.Principal+" calls "+x.Tool)
 	if x.Risk != nil {

@@ -1,6 +1,9 @@
-package cli
+// Package sagas has the commands that start plans, and that see to what became of
+// them.
+package sagas
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -13,13 +16,19 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/adminapi"
+	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/redact/visible"
 	sagaplan "sallyport.dev/sallyport/saga/plan"
 )
 
-func (a *App) sagaCommand() *cobra.Command {
+// An app is the command line that the commands are part of.
+type app struct{ *cli.App }
+
+// Command is `sallyport saga`.
+func Command(c *cli.App) *cobra.Command {
+	a := app{c}
 	cmd := &cobra.Command{Use: "saga", Short: "Run plans whose steps end done or undone, and see to them"}
-	cmd.AddCommand(a.sagaRun(), a.sagaLint(), a.sagaStatus(), a.sagaList())
+	cmd.AddCommand(a.run(), a.lint(), a.status(), a.list())
 	for _, v := range []struct{ verb, use, short string }{
 		{"pause", "pause SAGA", "Let no further step begin"},
 		{"resume", "resume SAGA", "Go on with a paused saga"},
@@ -28,17 +37,17 @@ func (a *App) sagaCommand() *cobra.Command {
 		{"skip", "skip SAGA STEP", "Leave out the step, or undo, that stands in the way"},
 		{"resolve", "resolve SAGA STEP done|failed", "Say how a step of unknown outcome ended"},
 	} {
-		cmd.AddCommand(a.sagaChange(v.verb, v.use, v.short))
+		cmd.AddCommand(a.change(v.verb, v.use, v.short))
 	}
 	return cmd
 }
 
 // planArgs are the arguments of saga_run for FILE|NAME.
-func (a *App) planArgs(plan, inputs string) (json.RawMessage, error) {
+func (a app) planArgs(plan, inputs string) (json.RawMessage, error) {
 	in := map[string]json.RawMessage{}
 	switch ext := filepath.Ext(plan); {
 	case plan == "-" || ext == ".yaml" || ext == ".yml" || ext == ".json" || strings.ContainsRune(plan, filepath.Separator):
-		text, err := a.argument("-")
+		text, err := a.Argument("-")
 		if plan != "-" {
 			text, err = os.ReadFile(plan)
 		}
@@ -56,18 +65,18 @@ func (a *App) planArgs(plan, inputs string) (json.RawMessage, error) {
 		in["name"] = name
 	}
 	if inputs != "" {
-		b, err := a.argument(inputs)
+		b, err := a.Argument(inputs)
 		if err != nil {
 			return nil, err
 		}
-		if in["inputs"], err = canonical(b); err != nil {
+		if in["inputs"], err = cli.Object(b, "inputs", `{"host":"a"}`); err != nil {
 			return nil, err
 		}
 	}
 	return json.Marshal(in)
 }
 
-func (a *App) sagaRun() *cobra.Command {
+func (a app) run() *cobra.Command {
 	var c adminapi.Call
 	var inputs string
 	var approval, wait time.Duration
@@ -95,7 +104,7 @@ func (a *App) sagaRun() *cobra.Command {
 			if err := json.Unmarshal(res.Result, &started); err != nil || started.Structured.ID == "" || res.IsError {
 				return fmt.Errorf("the saga was not started: %.300s", res.Result)
 			}
-			return a.followSaga(cmd, started.Structured.ID, wait)
+			return a.follow(cmd, started.Structured.ID, wait)
 		},
 	}
 	f := cmd.Flags()
@@ -109,14 +118,14 @@ func (a *App) sagaRun() *cobra.Command {
 	return cmd
 }
 
-// followSaga shows a saga, once it rests or the time is up. The exit status is
+// follow shows a saga, once it rests or the time is up. The exit status is
 // that of a tool: it failed unless it succeeded, or still goes on.
-func (a *App) followSaga(cmd *cobra.Command, id string, wait time.Duration) error {
+func (a app) follow(cmd *cobra.Command, id string, wait time.Duration) error {
 	deadline := time.Now().Add(wait)
 	var s sallyport.Saga
 	for {
 		if err := a.API(cmd.Context(), "GET", "/sagas/"+url.PathEscape(id), nil, &s); err != nil {
-			return elsewhere(err, "sallyport saga list")
+			return cli.Elsewhere(err, "sallyport saga list")
 		}
 		goesOn := s.State == sallyport.SagaRunning || s.State == sallyport.SagaCompensating
 		if !goesOn || !time.Now().Before(deadline) {
@@ -128,20 +137,20 @@ func (a *App) followSaga(cmd *cobra.Command, id string, wait time.Duration) erro
 			return cmd.Context().Err()
 		}
 	}
-	if err := a.Show(s, func() error { return a.showSaga(s) }); err != nil {
+	if err := a.Show(s, func() error { return a.show(s) }); err != nil {
 		return err
 	}
 	switch s.State {
 	case sallyport.SagaCompensated, sallyport.SagaCancelled, sallyport.SagaUndoFailed, sallyport.SagaParked:
-		return Exit(ExitTool)
+		return cli.Exit(cli.ExitTool)
 	case sallyport.SagaAwaiting:
-		return Exit(ExitPending)
+		return cli.Exit(cli.ExitPending)
 	default:
 		return nil
 	}
 }
 
-func (a *App) showSaga(s sallyport.Saga) error {
+func (a app) show(s sallyport.Saga) error {
 	say := func(label, text string) {
 		if text != "" {
 			fmt.Fprintf(a.Out, "  %-10s %s\n", label, visible.String(text))
@@ -171,17 +180,17 @@ func (a *App) showSaga(s sallyport.Saga) error {
 			if t.Undo {
 				way = "undo"
 			}
-			rows = append(rows, []string{"", fmt.Sprintf("%s %d", way, t.N), or(string(t.Outcome), "on its way"), or(t.CallID, "-"), or(t.Message, t.Ticket)})
+			rows = append(rows, []string{"", fmt.Sprintf("%s %d", way, t.N), cmp.Or(string(t.Outcome), "on its way"), cmp.Or(t.CallID, "-"), cmp.Or(t.Message, t.Ticket)})
 		}
 	}
 	return a.Table("STEP TOOL STATE UNDO-OR-CALL MESSAGE", rows)
 }
 
-func (a *App) sagaStatus() *cobra.Command {
+func (a app) status() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{Use: "status SAGA", Short: "Show a saga with every step and attempt", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		err := a.followSaga(cmd, args[0], wait)
-		if _, shown := err.(Exit); shown { //nolint:errorlint // ours, never wrapped
+		err := a.follow(cmd, args[0], wait)
+		if _, shown := err.(cli.Exit); shown { //nolint:errorlint // ours, never wrapped
 			return nil // it was asked how it stands, not whether that is well
 		}
 		return err
@@ -190,7 +199,7 @@ func (a *App) sagaStatus() *cobra.Command {
 	return cmd
 }
 
-func (a *App) sagaList() *cobra.Command {
+func (a app) list() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{Use: "list", Short: "List sagas", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		var out struct {
@@ -211,7 +220,7 @@ func (a *App) sagaList() *cobra.Command {
 	return cmd
 }
 
-func (a *App) sagaLint() *cobra.Command {
+func (a app) lint() *cobra.Command {
 	var inputs string
 	cmd := &cobra.Command{Use: "lint FILE|NAME|-", Short: "Judge a plan without starting it", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 		in, err := a.planArgs(args[0], inputs)
@@ -225,13 +234,13 @@ func (a *App) sagaLint() *cobra.Command {
 		if err := a.Show(r, func() error { return a.showPlan(r) }); err != nil || len(r.Errors) == 0 {
 			return err
 		}
-		return Exit(ExitTool)
+		return cli.Exit(cli.ExitTool)
 	}}
 	cmd.Flags().StringVar(&inputs, "inputs", "", "JSON object that the plan's inputs come from; - reads standard input")
 	return cmd
 }
 
-func (a *App) showPlan(r adminapi.PlanReport) error {
+func (a app) showPlan(r adminapi.PlanReport) error {
 	undone := ""
 	if r.Risk.Irreversible {
 		undone = ", cannot be undone"
@@ -250,10 +259,11 @@ func (a *App) showPlan(r adminapi.PlanReport) error {
 	return nil
 }
 
-func (a *App) sagaChange(verb, use, short string) *cobra.Command {
+func (a app) change(verb, use, short string) *cobra.Command {
 	var in struct {
 		Step    string `json:"step,omitempty"`
 		Outcome string `json:"outcome,omitempty"`
+		Attempt int    `json:"attempt,omitempty"`
 		Reason  string `json:"reason,omitempty"`
 	}
 	n := len(strings.Fields(use)) - 1
@@ -266,10 +276,13 @@ func (a *App) sagaChange(verb, use, short string) *cobra.Command {
 		}
 		var s sallyport.Saga
 		if err := a.API(cmd.Context(), "POST", "/sagas/"+url.PathEscape(args[0])+"/"+verb, in, &s); err != nil {
-			return elsewhere(err, "sallyport saga list")
+			return cli.Elsewhere(err, "sallyport saga list")
 		}
 		return a.Show(s, func() error { _, err := fmt.Fprintf(a.Out, "saga %s: %s\n", visible.String(s.ID), s.State); return err })
 	}}
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, for the record")
+	if verb == "resolve" {
+		cmd.Flags().IntVar(&in.Attempt, "attempt", 0, "the attempt that you looked at, where there was more than one in this direction")
+	}
 	return cmd
 }
