@@ -24,13 +24,13 @@ type quiet struct{}
 
 func (quiet) Append(sallyport.Entry) error { return nil }
 func (quiet) Healthy() error               { return nil }
-func (quiet) Result(_ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
+func (quiet) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return out.Content, out.IsError, nil, nil
 }
-func (quiet) Stream() func([]byte) string                { return func(b []byte) string { return string(b) } }
-func (quiet) Notice(n sallyport.Notice) sallyport.Notice { return n }
-func (quiet) JSON(v json.RawMessage) json.RawMessage     { return v }
-func (quiet) Text(s string) string                       { return s }
+func (quiet) Stream(string) func([]byte) string                    { return func(b []byte) string { return string(b) } }
+func (quiet) Notice(_ string, n sallyport.Notice) sallyport.Notice { return n }
+func (quiet) JSON(v json.RawMessage) json.RawMessage               { return v }
+func (quiet) Text(s string) string                                 { return s }
 
 // agents are any number of agents, each active.
 type agents struct{}

@@ -26,6 +26,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 type heard struct {
 	mu       sync.Mutex
 	progress []float64
+	updated  []string // resources
 }
 
 func connect(t *testing.T, transport mcp.Transport, version string) (*mcp.ClientSession, *heard) {
@@ -36,6 +37,11 @@ func connect(t *testing.T, transport mcp.Transport, version string) (*mcp.Client
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.progress = append(h.progress, r.Params.Progress)
+		},
+		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.updated = append(h.updated, r.Params.URI)
 		},
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -28,7 +28,8 @@ func serviced(t *testing.T, more string) (*stage.Gateway, *registry) {
 
 func (g gateway) add(name string, args ...string) {
 	g.t.Helper()
-	if r := g.Must("", append([]string{"servers", "add", name}, args...)...); !strings.Contains(r.Out, "ready") || !strings.Contains(r.Out, "gvisor") {
+	r := g.Must("", append([]string{"servers", "add", name}, args...)...)
+	if !strings.Contains(r.Out, "ready") || !strings.Contains(r.Out, "gvisor") || !strings.Contains(r.Err, "installed: @modelcontextprotocol/") {
 		g.t.Fatalf("%s: %s", name, r)
 	}
 }

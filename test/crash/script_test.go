@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -125,19 +124,22 @@ func (c *client) approve(ticket, op string) error {
 // resolve is the operator's: it asks the target whether the call acted. A target
 // that honours keys is not asked, the call is made again.
 func (c *client) resolve(tool, op string) error {
-	word := failed
+	call, word := c.unknown()[op], failed // whose outcome is looked for is known before the target is asked
 	if tool != "keyed" && c.acted(op) {
 		word = done
 	}
-	return c.settle("t__"+tool, op, word, "the target says so")
+	return c.settle("t__"+tool, op, call, word, "the target says so")
 }
 
-// settle says how a call ended whose outcome is unknown.
-func (c *client) settle(tool, key, word, why string) error {
+// settle says how a call ended: that one, not a later one under its key.
+func (c *client) settle(tool, key, call, word, why string) error {
+	if call == "" {
+		return nil // it is known meanwhile
+	}
 	c.settled++
 	answered := c.sights.note(wish{key: key, what: "resolve", word: word})
-	resolved := func() bool { return !slices.Contains(c.unknown(), key) }
-	err := c.operate(resolved, "reservations", "resolve", "agent", tool, key, word, "--reason", why)
+	resolved := func() bool { return c.unknown()[key] != call }
+	err := c.operate(resolved, "reservations", "resolve", "agent", tool, key, word, "--call", call, "--reason", why)
 	if err == nil {
 		answered("ok")
 	}
@@ -155,9 +157,9 @@ func (c *client) acted(op string) bool {
 	return slices.Contains(acts(c.t, c.dir), "effect "+op)
 }
 
-// unknown lists the keys whose outcome is unknown.
-func (h *house) unknown() []string {
-	return slices.Sorted(maps.Keys(h.must("SELECT key, state FROM reservations WHERE state = 'unknown'")))
+// unknown are the calls whose outcome is unknown, by key.
+func (h *house) unknown() map[string]string {
+	return h.must("SELECT key, call_id FROM reservations WHERE state = 'unknown'")
 }
 
 func (c *client) plan() string {
@@ -172,7 +174,22 @@ func (c *client) plan() string {
 // A toldSaga is what saga_status says.
 type toldSaga struct {
 	ID, State, Reason string
-	Steps             []struct{ ID, State string }
+	Steps             []toldStep
+}
+
+type toldStep struct {
+	ID, State string
+	Attempts  []struct{ Undo bool }
+}
+
+// attempt counts those in the direction in which the step is unknown.
+func (st toldStep) attempt() (n int) {
+	for _, a := range st.Attempts {
+		if a.Undo == (st.State == "undo_unknown") {
+			n++
+		}
+	}
+	return n
 }
 
 // undone runs a saga whose third step fails, and waits until it is undone. Where
@@ -184,11 +201,11 @@ func (c *client) undone() error {
 		if s.ID == "" {
 			a = c.call("saga_run", c.plan(), c.name+".saga", "")
 			if a.Code == "outcome_unknown" { // saga_status knows: its list is the target that can be asked
-				word := failed
+				call, word := c.unknown()[c.name+".saga"], failed
 				if id := c.find(); id != "" {
 					word = done
 				}
-				if err := c.settle("saga_run", c.name+".saga", word, "saga_status says so"); err != nil {
+				if err := c.settle("saga_run", c.name+".saga", call, word, "saga_status says so"); err != nil {
 					return err
 				}
 			}
@@ -236,15 +253,22 @@ func (c *client) unstick(s toldSaga) error {
 		}
 		c.settled++
 		moved := func() bool {
-			var now toldSaga
-			r := c.Run("", "saga", "status", s.ID, "--json")
-			return json.Unmarshal([]byte(r.Out), &now) == nil && now.ID == s.ID && !slices.Contains(now.Steps, st)
+			now := c.status(s.ID)
+			return now.ID == s.ID && !slices.ContainsFunc(now.Steps, func(n toldStep) bool {
+				return n.ID == st.ID && n.State == st.State && n.attempt() == st.attempt()
+			})
 		}
-		if err := c.operate(moved, "saga", "resolve", s.ID, st.ID, word, "--reason", "the target says so"); err != nil {
+		if err := c.operate(moved, "saga", "resolve", s.ID, st.ID, word, "--attempt", fmt.Sprint(st.attempt()), "--reason", "the target says so"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// status is what an operator is told of a saga, zero if nobody answers.
+func (h *house) status(id string) (s toldSaga) {
+	_ = json.Unmarshal([]byte(h.Run("", "saga", "status", id, "--json").Out), &s)
+	return s
 }
 
 // A reply is what came of a request.

@@ -90,7 +90,7 @@ func (h *house) forget(t *testing.T) {
 	h.strike(failpoint.Pruned)
 	h.run("")
 	defer h.end()
-	if after := h.unknown(); !slices.Equal(before, after) {
+	if after := h.unknown(); !maps.Equal(before, after) {
 		t.Errorf("unknown were %q, and are %q", before, after)
 	}
 	h.Eventually(enough, "the rest is forgotten", func() error {

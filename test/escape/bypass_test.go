@@ -42,15 +42,7 @@ func attempts(t *testing.T, h *gvisor.Host, warm bool, reach []string, args ...s
 	if res.Receipt.Warm != warm {
 		t.Fatalf("warm: %v, want %v", res.Receipt.Warm, warm)
 	}
-	got := map[string]string{}
-	for line := range strings.Lines(string(res.Stdout)) {
-		name, answer, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		got[name] = answer
-	}
-	if _, ok := got["END"]; !ok {
-		t.Fatalf("the attempts did not come to their end: %.1000s %.2000s", res.Stdout, res.Stderr)
-	}
-	return got
+	return table(t, string(res.Stdout), string(res.Stderr))
 }
 
 var policies = map[string][]string{

@@ -19,17 +19,21 @@ type trial struct {
 	lines []string
 }
 
-// trials runs a probe in one cold and in one warm sandbox, in each as the
-// sandbox's user and as root of a user namespace.
+// trials runs a probe in one cold and in one warm sandbox, in a session that was
+// frozen and in a server's sandbox; in each as the sandbox's user and as root of a
+// user namespace.
 func (b bench) trials(t *testing.T, args ...string) (all []trial) {
 	t.Helper()
 	for _, warm := range []bool{false, true} {
-		for _, tr := range b.trial(t, warm, args...) {
-			tr.who += map[bool]string{false: ", cold", true: ", warm"}[warm]
-			all = append(all, tr)
-		}
+		all = append(all, b.trial(t, warm, args...)...)
 	}
-	return all
+	all = append(all, b.resumed(t, script(args), args...)...)
+	return append(all, b.asServer(t, script(args), args...)...)
+}
+
+// script runs the probe as both.
+func script(args []string) string {
+	return fmt.Sprintf("chmod +x probe\n./probe%s\necho ROOT\n./probe asroot%s\n", quoted(args), quoted(args))
 }
 
 func quoted(args []string) string {
@@ -42,9 +46,8 @@ func quoted(args []string) string {
 
 func (b bench) trial(t *testing.T, warm bool, args ...string) []trial {
 	t.Helper()
-	script := fmt.Sprintf("chmod +x probe\n./probe%s\necho ROOT\n./probe asroot%s\n", quoted(args), quoted(args))
 	r := gvisor.Request{
-		Image: "default", Files: []gvisor.File{b.probe, {Path: "run.sh", Content: []byte(script)}},
+		Image: "default", Files: []gvisor.File{b.probe, {Path: "run.sh", Content: []byte(script(args))}},
 		Argv: []string{"bash", "run.sh"}, Limits: sallyport.DefaultLimits(),
 	}
 	r.Limits.Timeout = 2 * time.Minute
@@ -60,11 +63,7 @@ func (b bench) trial(t *testing.T, warm bool, args ...string) []trial {
 	if res.Receipt.Warm != warm {
 		t.Fatalf("warm: %v, want %v", res.Receipt.Warm, warm)
 	}
-	user, root, _ := strings.Cut(string(res.Stdout), "\nROOT\n")
-	return []trial{
-		{"user", ended(t, args, user, string(res.Stderr))},
-		{"root", ended(t, args, root, string(res.Stderr))},
-	}
+	return split(t, args, string(res.Stdout), string(res.Stderr), map[bool]string{false: "cold", true: "warm"}[warm])
 }
 
 // warmUp waits until a sandbox waits for requests like r.
