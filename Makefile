@@ -18,7 +18,7 @@ LINT     := go tool -modfile=tools/go.mod golangci-lint
 export CGO_ENABLED := 0
 BUILD := go build -trimpath -buildvcs=false -tags $(TAGS) -ldflags '$(LDFLAGS)'
 
-.PHONY: help build programs image data run test npm postgres check race fuzz escape conformance browser crash soak bench corpus mariadb chromium clean
+.PHONY: help build programs image data run test npm postgres check race fuzz escape conformance browser crash soak bench corpus mariadb chromium cgroup2 clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -113,6 +113,20 @@ mariadb:
 
 escape: build ## attacks from inside real sandboxes, each with its control
 	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 20m ./test/escape/... ./gvisor/... ./sandboxd/...
+
+# Needs QEMU and a kernel (60 MB of packages); where this machine has version 1 of
+# control groups, the tests of version 2 run in a machine of their own.
+cgroup2: ## control groups of version 2, in a machine of its own (installs QEMU)
+	@tools/need qemu-system-x86_64=qemu-system-x86 apt-get=apt dpkg-deb=dpkg
+	@kernel=$$(ls bin/kernel/boot/vmlinuz-* 2>/dev/null | tail -1 || true); \
+	if [ -z "$$kernel" ]; then \
+		echo "==> fetching a kernel"; \
+		name=$$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/ *Depends: \(linux-image-.*\)/\1/p' | head -1); \
+		mkdir -p bin/kernel; \
+		(cd bin/kernel; apt-get download -q "$$name"; dpkg-deb -x "$$name"_*.deb .; rm -rf -- *.deb lib usr); \
+		kernel=$$(ls bin/kernel/boot/vmlinuz-* | tail -1); \
+	fi; \
+	SALLYPORT_SOAK=1 SALLYPORT_KERNEL=$$PWD/$$kernel go test -tags $(TAGS) -count 1 -timeout 10m -v -run 'TestVersion2InAMachine|TestReal' ./gvisor/cgroup
 
 conformance: build npm postgres ## the world's clients and servers through a real gateway
 	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 20m ./test/conformance/... ./toolkit/...
