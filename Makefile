@@ -136,7 +136,7 @@ chromium:
 	@tools/need node=nodejs npm=npm chromium=chromium
 	@cd test/browser; cmp -s package-lock.json node_modules/.installed || { npm ci --loglevel=error; cp package-lock.json node_modules/.installed; }
 
-browser: build chromium ## the approvers' page in Chromium
+browser: build npm chromium ## the approvers' page in Chromium
 	@SALLYPORT_BROWSER=1 SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 10m ./test/browser/...
 
 crash: build npm postgres ## SIGKILL at every durable boundary and at any moment, with a report; SALLYPORT_SOAK=1: 1,000 times

@@ -7,11 +7,16 @@ import (
 )
 
 // A volatile function of the running server's own catalogue is harmless only if
-// it was judged so by hand; others are, unless they were judged not to be.
+// it was judged so by hand; others are, unless they were judged not to be. One
+// that a newer server brings is unknown, and so critical.
 func TestCatalogueAgainstPostgres(t *testing.T) {
 	s := startPostgres(t)
 	e := engine(t)
 	data, err := os.ReadFile("pgsql/judged.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shipped, err := os.ReadFile("pgsql/catalogue.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +33,7 @@ func TestCatalogueAgainstPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(out)
 	}
-	checked := 0
+	checked, newer := 0, 0
 	for line := range strings.Lines(out) {
 		kind, name, ok := strings.Cut(strings.TrimSpace(line), "|")
 		if !ok || byHand[name] == "sql" {
@@ -36,6 +41,12 @@ func TestCatalogueAgainstPostgres(t *testing.T) {
 		}
 		r := e.SQL("postgres", `SELECT pg_catalog."`+name+`"('a')`)
 		want := byHand[name]
+		known := func(kind string) bool { return strings.Contains(string(shipped), "\n"+kind+" "+name+"\n") }
+		if !known("i") && !known("s") && !known("v") {
+			t.Logf("%s came with a newer server", name)
+			want = "critical"
+			newer++
+		}
 		if want == "" {
 			want = map[string]string{"i": "low", "s": "low", "v": "high"}[kind]
 		}
@@ -44,7 +55,7 @@ func TestCatalogueAgainstPostgres(t *testing.T) {
 		}
 		checked++
 	}
-	if checked < 2000 {
-		t.Errorf("only %d functions", checked)
+	if checked < 2000 || newer > 20 {
+		t.Errorf("%d functions, %d of them not in the catalogue that is shipped", checked, newer)
 	}
 }

@@ -53,9 +53,12 @@ func newDriver(t *testing.T) *driver {
 	if _, err := os.Stat("node_modules/playwright-core"); err != nil {
 		missing(t, "playwright-core is not installed")
 	}
-	node, err := exec.LookPath("node")
+	node, err := filepath.EvalSymlinks("../node_modules/.bin/node") // that of `make npm`, for Debian's is too old
 	if err != nil {
-		missing(t, "Node.js is not installed")
+		missing(t, "Node.js is not installed (make npm)")
+	}
+	if node, err = filepath.Abs(node); err != nil {
+		t.Fatal(err)
 	}
 	cmd := exec.Command(node, "drive.mjs")
 	cmd.Env = append(os.Environ(), "CHROMIUM="+chromium)
