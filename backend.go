@@ -23,8 +23,16 @@ type Job struct {
 	Trace   string
 	Notify  func(Notice) // never nil
 	Watched bool         // the caller wants to hear of progress, and of output as it comes
+	Level   string       // of the log lines that the caller wants to hear, "" for none
+
+	Ask Ask       // nil if the client cannot be asked
+	Can Abilities // what it can be asked; zero where Ask is nil
 
 	Transfer *Transfer // of a call that moves a file, else nil
+
+	Reserved ReservationKey // under which the call is remembered
+	Saga     string         // that it joins, "" if none
+	Since    time.Time      // when it came in
 }
 
 // Output is what a Backend returned, before sanitising.
@@ -37,6 +45,7 @@ type Job struct {
 type Output struct {
 	Content json.RawMessage // a complete MCP CallToolResult object
 	IsError bool
+	Again   bool // it came to no end of its own, and repeats nothing: its key may be used again
 	Unclear bool // an error that does not say whether the call acted: the answer cannot be read, or the run was cut short
 
 	Connections []Connection // what a sandboxed run reached, or tried to

@@ -29,11 +29,15 @@ const (
 	Unavailable     Code = "unavailable"
 	Upstream        Code = "upstream_error"
 	Internal        Code = "internal"
+
+	// AuthorizationRequired: a server wants a human's consent, or more of it; Hint
+	// says which command asks for it. It says nothing about what the caller may do here.
+	AuthorizationRequired Code = "authorization_required"
 )
 
 // Codes are all of them.
 var Codes = []Code{Unauthenticated, NotFound, Invalid, Denied, Rejected, Pending, Conflict, InFlight, OutcomeUnknown,
-	RateLimited, TooLarge, Quarantined, Timeout, Canceled, Unavailable, Upstream, Internal}
+	RateLimited, TooLarge, Quarantined, Timeout, Canceled, Unavailable, Upstream, Internal, AuthorizationRequired}
 
 // ErrNotExecuted is wrapped by a backend's error when the job certainly had no
 // effect, so that its key may be used again.

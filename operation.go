@@ -1,6 +1,7 @@
 package sallyport
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"time"
@@ -48,6 +49,7 @@ type Request struct {
 	Saga       string // ad-hoc saga that the call joins, may be empty
 	CallID     string // set by a door that runs Call again for a waiting caller, else empty
 	Trace      string // W3C traceparent, may be empty
+	Parent     string // id of the call whose script makes this one, may be empty
 	Door       string // "mcp", "admin"
 	Size       int    // bytes the door read for this request
 
@@ -56,7 +58,17 @@ type Request struct {
 	// Notify, if set, receives progress and log notifications of the running
 	// call, already sanitised. It must not block for long.
 	Notify  func(Notice)
-	Watched bool // the caller asked for progress
+	Watched bool   // the caller asked for progress
+	Level   string // of the log lines that the caller wants, "" for none
+
+	// Ask, if set, puts what the call's server asks to the client.
+	Ask func(context.Context, Inquiry) ([]Answer, error)
+	Can Abilities // what the client can be asked
+
+	// A client that comes back with answers makes its request again, with the State
+	// that it was given. Answers without a State are to questions that it expects.
+	State   string
+	Answers map[string]json.RawMessage // by the questions' keys
 
 	// Gone, if set, is closed when nobody listens any more, though that does not
 	// cancel the call: a caller without a key is then not waited for any longer.
@@ -65,7 +77,7 @@ type Request struct {
 
 // A Cancellation is the cause of a context that somebody ended on purpose.
 type Cancellation struct {
-	By string // "client": it said so; "session": its session has ended; "shutdown": the gateway ends
+	By string // "client": it said so; "session": its session has ended; "unanswered": it did not come back with an answer; "shutdown": the gateway ends
 }
 
 func (c *Cancellation) Error() string { return "cancelled by the " + c.By }
@@ -89,4 +101,10 @@ type Result struct {
 	Replay  bool            // an earlier call with the same key did the work
 	Twin    string          // the id of the identical earlier call, without a key, that did it; "" if none
 	At      time.Time       // when the outcome was recorded
+
+	// Questions, if there are any, stand in the place of Content: the call waits for
+	// its client to come back with answers, and with State.
+	Questions []Question
+	State     string
+	Untrusted bool // whoever reads it is tainted
 }

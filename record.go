@@ -64,8 +64,12 @@ type Record struct {
 	Isolation   string          `json:"isolation,omitempty"`
 	Reached     []Connection    `json:"connections,omitempty"` // of a sandboxed run
 	Receipt     *Receipt        `json:"receipt,omitempty"`     // of a sandboxed run
+	Asked       []Asked         `json:"asked,omitempty"`       // what its server asked the client
+	Waits       int             `json:"waits_for,omitempty"`   // this many answers of its client; the call goes on
+	Continues   bool            `json:"continues,omitempty"`   // the client came back with answers to the call of this id
 	Trace       string          `json:"trace,omitempty"`
-	CancelledBy string          `json:"cancelled_by,omitempty"` // who ended it early: "client", "disconnect", "session", "shutdown"
+	Parent      string          `json:"parent,omitempty"`       // call whose script made this one
+	CancelledBy string          `json:"cancelled_by,omitempty"` // who ended it early: "client", "disconnect", "session", "unanswered", "shutdown"
 	Unrecorded  int             `json:"unrecorded,omitempty"`   // refusals of strangers since the last entry, which this one stands for
 	Started     time.Time       `json:"started"`
 	Duration    time.Duration   `json:"duration_ns"`

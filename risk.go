@@ -71,6 +71,10 @@ const (
 	EffectOpaque     = "opaque"     // cannot be read
 )
 
+// PartsLeftOut is the label of the part that says that there are more of them than
+// a verdict lists.
+const PartsLeftOut = "not listed"
+
 // A Part is a piece of the arguments that a human must see first.
 type Part struct {
 	Path  string `json:"path,omitempty"` // JSON Pointer, "" if it is not one argument's

@@ -1,6 +1,9 @@
 package sallyport
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // A Shelf is one of the lists of things to read, as MCP has them.
 type Shelf string
@@ -27,8 +30,40 @@ func (t Tool) Shown() string {
 type Sight struct {
 	Who  Principal
 	List []Tool // sorted by Name; the caller must not modify it
+	// Found are the tools that are not listed, as there are too many: they are found
+	// by searching, and called as if they were listed.
+	Found []Tool
 	// Incomplete: not every server of the profile has told what it has.
 	Incomplete bool
+}
+
+// The names of the tools that stand for a list which is too long to be read.
+const (
+	SearchTools = "search_tools"
+	CallTools   = "call_tool"
+)
+
+// Fold leaves the tools of servers to the tool that searches, where there are too
+// many to be listed; else it takes that tool out.
+func (s *Sight) Fold() {
+	i := slices.IndexFunc(s.List, func(t Tool) bool { return t.Name == SearchTools && t.Shelf == "" })
+	if i < 0 {
+		return
+	}
+	limit := s.List[i].Stands
+	var own, found []Tool
+	for _, t := range s.List {
+		if t.Origin.Server != "" {
+			found = append(found, t)
+		} else {
+			own = append(own, t)
+		}
+	}
+	if len(found) > limit {
+		s.List, s.Found = own, found
+		return
+	}
+	s.List = slices.DeleteFunc(s.List, func(t Tool) bool { return t.Name == SearchTools || t.Name == CallTools })
 }
 
 // ReadArgs are the arguments of an operation of kind ReadResource: the address,

@@ -11,7 +11,9 @@ import (
 type Tool struct {
 	Shelf        Shelf           // of a thing to read; "" for a tool
 	Name         string          // exposed name, at most 48 characters of [A-Za-z0-9_-]; the exposed address of a resource or template
-	Alias        string          // that a profile with bare names shows it by, "" if it has none
+	Alias        string          // that a profile shows it by, "" if it has none; nothing is decided by it
+	Fixed        json.RawMessage // arguments that a profile gives, a canonical object; nil if callers give all of them
+	Stands       int             // of the tool that searches: it stands for the tools of servers in a list with more of them
 	Version      string          // the manifest's, or "1"
 	Description  string          // for people; Definition is what agents see
 	Definition   json.RawMessage // the listed object, with Name already mapped, else byte-exact
