@@ -6,6 +6,8 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/cloud"
+	"sallyport.dev/sallyport/risk/shell/client"
+	"sallyport.dev/sallyport/risk/shell/container"
 	"sallyport.dev/sallyport/risk/shell/verbs"
 )
 
@@ -36,7 +38,13 @@ func (w *walk) clouds(name string, args []arg) bool {
 	if !ok {
 		return false
 	}
-	if cloud.Help(argv) || name == "bq" && w.bigQuery(args) {
+	if cloud.Help(argv) {
+		return true
+	}
+	if text, ok := client.BigQuery(args); ok && name == "bq" {
+		w.network("bq")
+		w.found.Effect(sallyport.EffectRead)
+		w.found.Merge(w.judge.SQL("postgres", text))
 		return true
 	}
 	for _, a := range args {
@@ -60,5 +68,21 @@ func (w *walk) clouds(name string, args []arg) bool {
 		w.secret = cmp.Or(w.secret, "secrets by "+name)
 	}
 	w.found.Merge(r)
+	return true
+}
+
+// contained judges a command that runs in a container as it would here: what the
+// container makes of its name is as little known as for any other machine.
+func (w *walk) contained(name string, args []arg, stdin string) bool {
+	e, ok := container.Read(name, args)
+	if !ok {
+		return false
+	}
+	w.found.Effect(sallyport.EffectNetwork)
+	w.found.Effect(sallyport.EffectExecute)
+	for _, a := range e.Sets {
+		w.setsEnv(a)
+	}
+	w.command(e.Argv, stdin)
 	return true
 }

@@ -13,8 +13,6 @@ import (
 	"sallyport.dev/sallyport/risk/shell/word"
 )
 
-var trusted = map[string]bool{"/bin": true, "/usr/bin": true, "/sbin": true, "/usr/sbin": true, "/usr/local/bin": true, "/usr/local/sbin": true}
-
 const maxWraps = 24 // wrappers around one command
 
 func takesAway(name string) bool {
@@ -46,7 +44,7 @@ func (w *walk) command(argv []arg, stdin string) {
 	if strings.Contains(base, "/") {
 		dir := path.Dir(path.Clean(base))
 		base = path.Base(base)
-		if !trusted[dir] {
+		if !known.Trusted[dir] {
 			w.hide()
 			w.found.Object(name.Text)
 			w.unknown("runs program %s, which is not known", name.Text)
@@ -69,14 +67,21 @@ func matchesLoser(pattern string) bool {
 }
 
 func (w *walk) known(name string, args []arg, stdin string) {
-	if word.OnlyHelp(args) && !shells[name] {
+	if word.OnlyHelp(args) && !known.Shells[name] {
 		if _, ok := known.Find(name); ok {
 			return
 		}
 	}
+	if (name == "k3s" || name == "microk8s") && len(args) > 0 && args[0].Is("kubectl") {
+		name, args = "kubectl", args[1:]
+	}
 	if net, ok := verbs.Looks(name, args); ok {
 		w.asksOrShows(name, net, args)
 		return
+	}
+	if name == "openssl" && len(args) > 0 && args[0].Is("s_client") && !w.silent {
+		w.hide()
+		w.unknown("openssl s_client sends what it reads to another machine")
 	}
 	p, ok := known.Find(name)
 	if (name == "fd" || name == "fdfind") && w.fd(name, args) {
@@ -94,7 +99,7 @@ func (w *walk) known(name string, args []arg, stdin string) {
 		w.lost("makes a file system: what the device held cannot be brought back")
 	case ok:
 		w.listed(name, p, args)
-	case w.wrapper(name, args, stdin), w.interpreter(name, args, stdin), w.special(name, args), w.clouds(name, args), w.byVerb(name, args):
+	case w.wrapper(name, args, stdin), w.interpreter(name, args, stdin), w.special(name, args, stdin), w.contained(name, args, stdin), w.clouds(name, args), w.byVerb(name, args):
 	default:
 		w.hide()
 		w.unknown("runs %s, which the analyser does not know", name)
@@ -109,6 +114,9 @@ func (w *walk) known(name string, args []arg, stdin string) {
 // one that asks another machine are names of what lies there.
 func (w *walk) asksOrShows(name string, net bool, args []arg) {
 	w.found.Effect(sallyport.EffectRead)
+	if name == "envsubst" {
+		w.environmentRead()
+	}
 	if !net {
 		w.readsAll(args)
 		return
@@ -213,6 +221,11 @@ func (w *walk) high(u use, args []arg) {
 		return
 	}
 	w.touched(args)
+	if known.Dumps[u.name] && !u.dest {
+		w.found.Effect(sallyport.EffectRead)
+		w.found.Add(sallyport.Medium, "prints a whole database")
+		return
+	}
 	w.changed("%s", u.program.Does)
 	if u.loses {
 		w.lost("%s is told to overwrite or delete: what was there cannot be brought back", u.name)

@@ -6,6 +6,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/paths"
+	"sallyport.dev/sallyport/risk/shell/fetch"
 	"sallyport.dev/sallyport/risk/shell/word"
 	"sallyport.dev/sallyport/risk/web"
 )
@@ -13,7 +14,7 @@ import (
 func (w *walk) curl(args []arg) {
 	w.network("curl")
 	w.downloads = "here"
-	rest, ok := w.allowed("curl", args)
+	rest, ok := w.allowed("curl", fetch.Files(args))
 	method, sends, get, head := "", false, false, false
 	var body []string
 	headers := map[string]string{}
@@ -32,7 +33,7 @@ func (w *walk) curl(args []arg) {
 		}
 		if len(name) > 2 && name[0] == '-' && name[1] != '-' {
 			var flags string
-			flags, name, inline = bundled(name, value.Text)
+			flags, name, inline = fetch.Bundled(name, value.Text)
 			head, get = head || strings.Contains(flags, "I"), get || strings.Contains(flags, "G")
 			if strings.Contains(flags, "O") {
 				w.remoteName(args)
@@ -99,21 +100,6 @@ func (w *walk) remoteName(args []arg) {
 	}
 }
 
-// bundled reads -sIXPOST or -sIX POST: the letters that take no value, and the
-// option that does, if there is one.
-func bundled(letters, next string) (flags, name, value string) {
-	for j := 1; j < len(letters); j++ {
-		if strings.IndexByte("XdFTHoAembruwx", letters[j]) < 0 {
-			continue
-		}
-		if j+1 < len(letters) {
-			next = letters[j+1:]
-		}
-		return letters[1:j], "-" + letters[j:j+1], next
-	}
-	return letters[1:], "", ""
-}
-
 func (w *walk) request(r web.Request, urls []arg) {
 	for _, u := range urls {
 		if !u.Known {
@@ -172,4 +158,17 @@ func (w *walk) wget(args []arg) {
 func (w *walk) asked(r sallyport.Risk) {
 	r.Parts = nil
 	w.found.Merge(r)
+}
+
+// httpie judges http METHOD URL by its method, where that is written and nothing
+// is sent but headers and a query.
+func (w *walk) httpie(name string, args []arg) {
+	method, address, ok := fetch.HTTPie(args)
+	if !ok {
+		w.unknown("sends a request by %s, whose words are not read here", name)
+		return
+	}
+	w.network(name)
+	w.downloads = "here"
+	w.request(web.Request{Method: method}, []arg{address})
 }

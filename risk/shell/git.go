@@ -72,6 +72,9 @@ func (w *walk) gitVerb(verb string, args []arg) {
 	switch {
 	case git.Reads(verb) || shows:
 		w.found.Effect(sallyport.EffectRead)
+		if git.Credentials(verb, args) {
+			w.found.Add(sallyport.Medium, "shows settings of git, and addresses may hold credentials")
+		}
 		p, _ := known.Find("git:read")
 		if r := p.Options.Read(args, false); r.Bad != "" && !shows {
 			w.unknown("git %s is given option %s, which is not known to be harmless", verb, r.Bad)

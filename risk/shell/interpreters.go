@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -8,28 +9,20 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/paths"
 	"sallyport.dev/sallyport/risk/shell/code"
+	"sallyport.dev/sallyport/risk/shell/filter"
+	"sallyport.dev/sallyport/risk/shell/known"
 )
-
-var shells = set(`sh bash dash ash zsh ksh mksh fish rbash`)
-
-var languages = map[string]string{
-	"python": "-c", "python2": "-c", "python3": "-c", "pypy": "-c", "pypy3": "-c", "perl": "-e", "ruby": "-e", "node": "-e", "nodejs": "-e", "deno": "eval",
-	"bun": "-e", "php": "-r", "lua": "-e", "luajit": "-e", "tclsh": "", "Rscript": "-e", "R": "-e", "julia": "-e", "groovy": "-e", "scala": "-e", "osascript": "-e",
-	"pwsh": "-c", "powershell": "-c", "guile": "-c", "erl": "-eval", "elixir": "-e", "ghc": "-e", "swift": "", "irb": "", "ipython": "-c", "m4": "", "dc": "",
-}
-
-var versioned = regexp.MustCompile(`^(python|perl|ruby|lua|php|node)[0-9.]+$`)
 
 // deletes finds, in code of other languages, the calls that take something away.
 var deletes = regexp.MustCompile(`(?i)rmtree|\bos['")]*\s*\.\s*(remove|unlink|removedirs|rmdir|truncate)|\bunlink\b|\brmSync|\bunlinkSync|\brm_rf|\brm_r\b|FileUtils|\.unlink\(|shutil|rimraf|\brm\s+-|rmdirSync|File\.delete|\bDROP\s+(TABLE|DATABASE)|\bTRUNCATE\s|\bDELETE\s+FROM|mkfs|\bdd\s+if=`)
 
 // interpreter judges a program that runs code.
 func (w *walk) interpreter(name string, args []arg, stdin string) bool {
-	if shells[name] {
+	if known.Shells[name] {
 		w.shell(name, args, stdin)
 		return true
 	}
-	if m := versioned.FindStringSubmatch(name); m != nil {
+	if m := known.Versioned.FindStringSubmatch(name); m != nil {
 		name = m[1]
 	}
 	switch name {
@@ -43,7 +36,7 @@ func (w *walk) interpreter(name string, args []arg, stdin string) bool {
 		w.bc(args)
 		return true
 	}
-	flag, ok := languages[name]
+	flag, ok := known.Languages[name]
 	if !ok {
 		return false
 	}
@@ -53,7 +46,7 @@ func (w *walk) interpreter(name string, args []arg, stdin string) bool {
 			return true
 		}
 	}
-	if strings.HasPrefix(name, "python") && len(args) > 1 && args[0].Is("-m") && w.module(args[1:]) || w.looks(name, flag, args, stdin) {
+	if strings.HasPrefix(name, "python") && len(args) > 1 && args[0].Is("-m") && w.module(args[1:]) || w.looks(name, args, stdin) {
 		return true
 	}
 	if code.Plain(name, args) {
@@ -88,8 +81,11 @@ func (w *walk) module(args []arg) bool {
 			w.writes(args[2], paths.Overwrites)
 		}
 		return true
-	case args[0].Is("this", "calendar", "platform", "sysconfig", "site", "tokenize") && !slices.ContainsFunc(args[1:], func(a arg) bool { return a.Loose }):
+	case args[0].Is("this", "calendar", "platform", "sysconfig", "site", "tokenize", "dis", "ast", "tabnanny") && !slices.ContainsFunc(args[1:], func(a arg) bool { return a.Loose }):
 		w.readsAll(args[1:])
+		return true
+	case args[0].Is("zipfile", "tarfile") && len(args) == 3 && args[1].Is("-l", "--list", "-t", "--test") && !args[2].Option():
+		w.readsAll(args[2:])
 		return true
 	case args[0].Is("pip") && w.byVerb("pip", args[1:]):
 		return true
@@ -103,30 +99,29 @@ func (w *walk) module(args []arg) bool {
 
 // looks judges code of few words, given as an argument or on the input, that
 // only calculates, reads and prints.
-func (w *walk) looks(name, flag string, args []arg, stdin string) bool {
-	switch name {
-	case "python3":
-		name = "python"
-	case "nodejs":
-		name = "node"
+func (w *walk) looks(name string, args []arg, stdin string) bool {
+	given, ok := code.Given(name, args, cmp.Or(stdin, w.piped))
+	if !ok {
+		return false
 	}
-	program := ""
-	switch {
-	case len(args) > 1 && (args[0].Is(flag) || name == "node" && args[0].Is("-p", "-pe", "--print", "--eval")) && args[1].Known:
-		program = args[1].Text
-	case len(args) == 0 || len(args) == 1 && args[0].Is("-"):
-		program = stdin
-	}
-	look, ok := code.Looks(name, program)
-	if !ok || strings.TrimSpace(program) == "" {
+	look, ok := code.Looks(given)
+	if !ok {
 		return false
 	}
 	w.found.Effect(sallyport.EffectRead)
 	for _, file := range look.Reads {
 		w.reads(arg{Text: file, Known: true})
 	}
-	if look.Imports {
-		w.found.Add(sallyport.High, "runs %s code that imports modules, which files in the folder can replace", name)
+	w.readsAll(given.Rest)
+	if look.Environment {
+		w.environmentRead()
+	}
+	if look.Unseen {
+		w.secret = cmp.Or(w.secret, "files whose names are made at run time")
+		w.found.Add(sallyport.Medium, "reads files whose names are made at run time")
+	}
+	if look.Imports && !given.Isolated {
+		w.found.Add(sallyport.Medium, "runs %s code that imports modules, which files in the folder can replace", name)
 	}
 	return true
 }
@@ -207,7 +202,10 @@ func (w *walk) awk(args []arg) {
 		return
 	}
 	program := rest[0].Text
-	if !code.AwkActs(program) {
+	if strings.Contains(program, "ENVIRON") {
+		w.environmentRead()
+	}
+	if !filter.AwkActs(program) {
 		return
 	}
 	w.hide()
@@ -218,68 +216,31 @@ func (w *walk) awk(args []arg) {
 }
 
 func (w *walk) sed(args []arg) {
-	var scripts []arg
-	inPlace, backup := false, false
-	rest := []arg(nil)
-	for i := 0; i < len(args); i++ {
-		a := args[i]
-		switch {
-		case a.Loose:
-			w.unknown("sed is given a word that is made at run time")
-			return
-		case a.Text == "-e" || a.Text == "--expression":
-			if i++; i < len(args) {
-				scripts = append(scripts, args[i])
-			}
-		case strings.HasPrefix(a.Text, "--expression="):
-			scripts = append(scripts, arg{Text: strings.TrimPrefix(a.Text, "--expression="), Known: a.Known})
-		case strings.HasPrefix(a.Text, "-i") || strings.HasPrefix(a.Text, "--in-place"):
-			inPlace = true
-			backup = keepsBackup.MatchString(strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(a.Text, "-i"), "--in-place"), "="))
-		case a.Text == "--help" || a.Text == "--version":
-			return
-		case a.Option():
-			letters := a.Text[1:]
-			if strings.Trim(letters, "nErsuzi") != "" && a.Text != "--quiet" && a.Text != "--silent" && a.Text != "--regexp-extended" {
-				if strings.HasSuffix(letters, "e") && strings.Trim(letters, "nErsuze") == "" && i+1 < len(args) {
-					i++
-					scripts = append(scripts, args[i])
-					continue
-				}
-				w.unknown("sed is given option %s, which is not known to be harmless", a.Text)
-			}
-			inPlace = inPlace || strings.Contains(letters, "i") && !strings.HasPrefix(letters, "-")
-		default:
-			rest = append(rest, a)
-		}
+	c := filter.ReadSed(args)
+	if c.Odd != "" {
+		w.unknown("sed is given %s", c.Odd)
 	}
-	if len(scripts) == 0 && len(rest) > 0 {
-		scripts, rest = rest[:1], rest[1:]
-	}
-	for _, s := range scripts {
-		if !s.Known || !code.SedEdits(s.Text) {
+	for _, s := range c.Scripts {
+		if !s.Known || !filter.SedEdits(s.Text) {
 			w.hide()
 			w.unknown("runs a sed script that can run commands or write files")
 		}
 		w.reads(s)
 	}
-	w.readsAll(rest)
+	w.readsAll(c.Files)
 	w.found.Effect(sallyport.EffectRead)
-	if !inPlace {
+	if !c.InPlace {
 		return
 	}
 	how := paths.Overwrites
-	if backup {
+	if c.Keeps {
 		how = paths.Appends
 	}
 	w.changed("edits files in place")
-	for _, a := range rest {
+	for _, a := range c.Files {
 		w.writes(a, how)
 	}
-	if len(rest) == 0 && !backup {
+	if len(c.Files) == 0 && !c.Keeps {
 		w.lost("edits files in place: what they held cannot be brought back")
 	}
 }
-
-// keepsBackup tells the suffixes by which sed keeps what it edits.
-var keepsBackup = regexp.MustCompile(`^[.~_-][\w.~-]+$|^~$`)

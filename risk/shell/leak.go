@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/shell/parts"
 	"sallyport.dev/sallyport/risk/web"
 )
 
@@ -20,12 +21,16 @@ func (w *walk) leaks() {
 	if w.secret != "" && w.talks != "" {
 		w.found.Effect(sallyport.EffectMessage)
 		w.found.Lost("reads %s and talks to another machine: a secret that is out cannot be called back", w.secret)
-		w.parts.add(rankLost, w.talks)
+		w.parts.Add(parts.Lost, w.talks)
 	}
 }
 
 // sends judges data for curl: @FILE, or NAME=@FILE in a form, is a file's.
 func (w *walk) sends(data string) {
+	if name, file, named := strings.Cut(data, "@"); named && name != "" && !strings.Contains(name, "=") { // --data-urlencode NAME@FILE
+		w.reads(arg{Text: file})
+		return
+	}
 	_, file, form := strings.Cut(data, "=")
 	if form && strings.HasPrefix(strings.TrimLeft(file, "@<"), "-") {
 		return

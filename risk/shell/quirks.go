@@ -7,6 +7,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/paths"
+	"sallyport.dev/sallyport/risk/shell/known"
 	"sallyport.dev/sallyport/risk/shell/word"
 )
 
@@ -16,6 +17,10 @@ func (w *walk) quirk(u use, args []arg) {
 	switch u.name {
 	case "printenv", "set":
 		w.variables(u, args)
+	case "jq", "ps":
+		if known.ShowsEnvironment(u.name, args) {
+			w.environmentRead()
+		}
 	case "printf":
 		if len(args) > 0 && (args[0].Loose || strings.HasPrefix(args[0].Text, "-v")) {
 			w.unknown("printf sets a variable")
@@ -47,12 +52,16 @@ func (w *walk) quirk(u use, args []arg) {
 	}
 }
 
+func (w *walk) environmentRead() {
+	w.secret = cmp.Or(w.secret, "the environment")
+	w.found.Add(sallyport.Medium, "prints the environment, which may hold secrets")
+}
+
 func (w *walk) variables(u use, args []arg) {
 	switch {
 	case u.name == "printenv" && len(args) > 0, u.name == "set" && len(args) > 0:
 	default:
-		w.secret = cmp.Or(w.secret, "the environment")
-		w.found.Add(sallyport.Medium, "prints the environment, which may hold secrets")
+		w.environmentRead()
 	}
 	if u.name == "set" && (u.keeps || word.Has(args, "-C") || len(args) > 1 && args[0].Is("-o") && args[1].Is("noclobber")) {
 		w.keeps = true

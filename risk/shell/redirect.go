@@ -32,7 +32,10 @@ func (w *walk) redirect(r *syntax.Redirect) {
 		w.reads(target)
 		if isNetwork(target.Text) {
 			w.network(target.Text)
-			w.unknown("opens a network connection by %s", target.Text)
+			w.downloads = "here"
+			if !target.Known {
+				w.unknown("opens a network connection to where cannot be told")
+			}
 		}
 	case syntax.AppOut, syntax.AppAll:
 		w.writes(target, paths.Appends)
@@ -137,7 +140,7 @@ func (w *walk) environment(a *syntax.Assign) {
 	if a.Name == nil || a.Naked {
 		return
 	}
-	if known.Env(a.Name.Value) {
+	if value, ok := constant(a.Value); known.Env(a.Name.Value) && !(ok && known.Harmless(a.Name.Value, value)) {
 		w.hide()
 		w.unknown("sets %s, which changes what other programs run", a.Name.Value)
 	}

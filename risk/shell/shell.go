@@ -17,6 +17,8 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/finding"
+	"sallyport.dev/sallyport/risk/shell/form"
+	"sallyport.dev/sallyport/risk/shell/parts"
 )
 
 // Bounds. Texts beyond them are critical; the parser recurses, so that they
@@ -47,9 +49,9 @@ func (j Judge) Judge(text string) (r sallyport.Risk, parsed bool) {
 	}
 	w.finish()
 	if len(w.parts) == 0 && w.found.Level() >= sallyport.High {
-		w.parts.add(rankCritical, text)
+		w.parts.Add(parts.Critical, text)
 	}
-	w.parts.note(&w.found)
+	w.parts.Note(&w.found)
 	return w.found.Risk(), parsed
 }
 
@@ -57,7 +59,7 @@ func (j Judge) Judge(text string) (r sallyport.Risk, parsed bool) {
 type walk struct {
 	judge   Judge
 	found   finding.List
-	parts   parts
+	parts   parts.Parts
 	text    string   // of the script that is walked now
 	folders []string // that the script makes its own
 	keeps   bool     // set -C: > makes files, and writes over none
@@ -68,6 +70,11 @@ type walk struct {
 	scripts int
 	wraps   int
 	tries   *int // commands looked for within words, so far
+	rounds  int  // of loops over words that are known, so far
+
+	pipes  map[*syntax.Stmt]string // what echo prints into a statement
+	piped  string                  // into this one
+	silent bool                    // its input is known, or nothing
 
 	secret string // the first file that is read and holds secrets
 	talks  string // the first command that can tell another machine something
@@ -78,6 +85,7 @@ type walk struct {
 
 // A variable is what the text assigns to a name.
 type variable struct {
+	times int // how often the text sets it
 	value string
 	known bool // assigned exactly once, to a literal, by a statement that surely runs
 	fresh bool // assigned exactly once, to what mktemp makes
@@ -87,7 +95,7 @@ type variable struct {
 func (w *walk) finish() {
 	if w.downloads != "" && w.opaque {
 		w.found.Lost("runs code that it downloads: what that does is unknown and cannot be undone")
-		w.parts.add(rankLost, w.downloads)
+		w.parts.Add(parts.Lost, w.downloads)
 	}
 	w.leaks()
 	if w.found.Empty() {
@@ -145,14 +153,14 @@ func (w *walk) script(text string) bool {
 		w.unknown("the command cannot be parsed, so what it does is unknown")
 		return false
 	}
-	outerVars, outerFuncs, outerText := w.vars, w.funcs, w.text
-	w.vars, w.funcs, w.text = map[string]variable{}, map[string]uint{}, text
+	outerVars, outerFuncs, outerText, outerPipes := w.vars, w.funcs, w.text, w.pipes
+	w.vars, w.funcs, w.text, w.pipes = map[string]variable{}, map[string]uint{}, text, echoes(file)
 	w.scripts++
 	w.declare(file)
 	w.visit(file)
 	w.arithmetic(file)
 	w.scripts--
-	w.vars, w.funcs, w.text = outerVars, outerFuncs, outerText
+	w.vars, w.funcs, w.text, w.pipes = outerVars, outerFuncs, outerText, outerPipes
 	return true
 }
 
@@ -160,7 +168,7 @@ func (w *walk) script(text string) bool {
 // anything is judged. Only what surely runs, in order, tells what a name stands
 // for: a statement of the script itself, not one in a branch, a loop, a pipe.
 func (w *walk) declare(file *syntax.File) {
-	set := func(name string) { w.vars[name] = variable{} }
+	set := func(name string) { w.vars[name] = variable{times: w.vars[name].times + 1} }
 	syntax.Walk(file, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.FuncDecl:
@@ -169,6 +177,7 @@ func (w *walk) declare(file *syntax.File) {
 			if n.Name != nil {
 				v, again := w.vars[n.Name.Value]
 				v.known = !again
+				v.times++
 				w.vars[n.Name.Value] = v
 			}
 		case *syntax.WordIter:
@@ -198,7 +207,7 @@ func (w *walk) declare(file *syntax.File) {
 		if s.Background || s.Negated || len(s.Redirs) > 0 {
 			continue
 		}
-		s = first(s)
+		s = form.First(s)
 		end := s.End().Offset()
 		switch c := s.Cmd.(type) {
 		case *syntax.FuncDecl:
@@ -215,21 +224,9 @@ func (w *walk) declare(file *syntax.File) {
 	}
 	for name, v := range w.vars {
 		if v.from == 0 {
-			w.vars[name] = variable{}
+			w.vars[name] = variable{times: v.times}
 		}
 	}
-}
-
-// first is the statement of a && b that surely runs.
-func first(s *syntax.Stmt) *syntax.Stmt {
-	for range maxScripts {
-		b, ok := s.Cmd.(*syntax.BinaryCmd)
-		if !ok || b.Op != syntax.AndStmt && b.Op != syntax.OrStmt || b.X.Background || b.X.Negated || len(b.X.Redirs) > 0 {
-			return s
-		}
-		s = b.X
-	}
-	return s
 }
 
 // fix gives the variables of a statement that surely runs their value.
@@ -279,10 +276,12 @@ func (w *walk) visit(n syntax.Node) {
 			w.decl(n)
 		case *syntax.FuncDecl:
 			w.function(n)
+		case *syntax.ForClause:
+			return !w.loop(n)
 		case *syntax.CallExpr, *syntax.File, *syntax.Word, *syntax.Lit, *syntax.SglQuoted, *syntax.DblQuoted,
 			*syntax.CmdSubst, *syntax.ProcSubst, *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.BinaryArithm, *syntax.UnaryArithm,
 			*syntax.ParenArithm, *syntax.BinaryCmd, *syntax.Subshell, *syntax.Block, *syntax.IfClause, *syntax.WhileClause,
-			*syntax.ForClause, *syntax.WordIter, *syntax.CStyleLoop, *syntax.CaseClause, *syntax.CaseItem, *syntax.TestClause,
+			*syntax.WordIter, *syntax.CStyleLoop, *syntax.CaseClause, *syntax.CaseItem, *syntax.TestClause,
 			*syntax.BinaryTest, *syntax.UnaryTest, *syntax.ParenTest, *syntax.TimeClause, *syntax.LetClause, *syntax.Assign,
 			*syntax.ArrayExpr, *syntax.ArrayElem, *syntax.Redirect, *syntax.Comment, *syntax.ExtGlob, *syntax.BraceExp,
 			*syntax.CoprocClause:
@@ -301,7 +300,7 @@ func (w *walk) stmt(s *syntax.Stmt) {
 	w.commandOf(s)
 	here := w.found
 	w.found = outer
-	w.parts.found(&here, w.source(s))
+	w.parts.Found(&here, w.source(s))
 	w.found.Append(&here)
 }
 
@@ -333,29 +332,14 @@ func (w *walk) commandOf(s *syntax.Stmt) {
 	if end, ok := w.funcs[argv[0].Text]; ok && argv[0].Literal() && end <= s.Pos().Offset() && !takesAway(argv[0].Text) {
 		return // its body was judged where it stands
 	}
-	fetched := w.downloads
+	fetched, stdin := w.downloads, heredoc(s)
 	w.downloads = ""
-	w.command(argv, heredoc(s))
+	w.piped = w.pipes[s]
+	w.silent = w.piped != "" || stdin != "" || form.Empty(s)
+	w.command(argv, stdin)
 	if fetched != "" || w.downloads != "" {
 		w.downloads = cmp.Or(fetched, w.source(s), "here")
 	}
-}
-
-// heredoc returns the literal text that a statement is given on its input.
-func heredoc(s *syntax.Stmt) string {
-	for _, r := range s.Redirs {
-		body := r.Hdoc
-		if r.Op == syntax.WordHdoc {
-			body = r.Word
-		}
-		if body == nil {
-			continue
-		}
-		if text, ok := constant(body); ok {
-			return text
-		}
-	}
-	return ""
 }
 
 func (w *walk) param(p *syntax.ParamExp) {

@@ -1,18 +1,19 @@
 package shell
 
 import (
-	"regexp"
+	"cmp"
 	"strings"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/paths"
+	"sallyport.dev/sallyport/risk/shell/client"
 	"sallyport.dev/sallyport/risk/shell/known"
 	"sallyport.dev/sallyport/risk/shell/verbs"
 	"sallyport.dev/sallyport/risk/shell/word"
 )
 
 // special judges the programs whose options decide.
-func (w *walk) special(name string, args []arg) bool {
+func (w *walk) special(name string, args []arg, stdin string) bool {
 	switch name {
 	case "date":
 		w.date(args)
@@ -43,9 +44,15 @@ func (w *walk) special(name string, args []arg) bool {
 			w.found.Add(sallyport.High, "starts or stops a service")
 		}
 	case "http", "https", "xh":
-		w.unknown("sends a request by %s, whose words are not read here", name)
+		w.httpie(name, args)
+	case "duckdb", "clickhouse-client", "cqlsh":
+		if !client.Plain(name, args) {
+			return false
+		}
+		w.found.Effect(sallyport.EffectRead)
+		w.readsAll(args)
 	case "psql", "sqlite3", "mysql", "mariadb", "redis-cli", "mongosh", "mongo":
-		w.database(name, args)
+		w.database(name, args, stdin)
 	case "iptables", "ip6tables", "nft", "ufw", "firewall-cmd":
 		verbs.Firewall(&w.found, args)
 	default:
@@ -114,28 +121,8 @@ func (w *walk) dd(args []arg) {
 	}
 }
 
-// dotLooks are the commands of SQLite's shell that only show something.
-var dotLooks = regexp.MustCompile(`^\.(tables|schema|databases|indexes|indices|fullschema)(\s+[\w%.]+)?$`)
-
-// clientOptions of the databases' clients change how they log in and print.
-var clientOptions = map[string]*regexp.Regexp{
-	"sqlite":   regexp.MustCompile(`^--?(readonly|json|csv|header|noheader|column|line|list|box|table|markdown|html|tabs|quote|batch|bail|safe|separator|nullvalue)$`),
-	"postgres": regexp.MustCompile(`^(-[hpUdFPvRT]\S*|-[tAxqXwWn1EabeS0z]+|--(host|port|username|dbname|field-separator|pset|set|variable|record-separator)(=.*)?|--(tuples-only|no-align|expanded|quiet|no-psqlrc|no-password|password|csv|html|single-transaction))$`),
-	"mysql":    regexp.MustCompile(`^(-[huPDpS]\S*|-[BNstErAn]+|--(host|user|port|database|password|protocol|socket|default-character-set)(=.*)?|--(batch|skip-column-names|table|vertical|raw|silent|ssl|compress|no-auto-rehash))$`),
-}
-
-// clientQuery finds -tAc and -Ne: the next word is SQL.
-var clientQuery = map[string]*regexp.Regexp{
-	"sqlite": regexp.MustCompile(`^-cmd$`), "postgres": regexp.MustCompile(`^-[tAxqXwWn1EabeS0z]*c$`), "mysql": regexp.MustCompile(`^-[BNstErAn]*e$`),
-}
-
-func clientOption(dialect, text string) bool { return clientOptions[dialect].MatchString(text) }
-
-// slashLooks are those of psql.
-var slashLooks = regexp.MustCompile(`^\\(l|conninfo|d[tvisnfumpTx]?)[+S]*(\s+[\w.*]+)?$`)
-
 // database judges the SQL that a client program is given.
-func (w *walk) database(name string, args []arg) {
+func (w *walk) database(name string, args []arg, stdin string) {
 	if word.OnlyHelp(args) {
 		return
 	}
@@ -147,55 +134,59 @@ func (w *walk) database(name string, args []arg) {
 	if dialect == "" {
 		dialect = "mysql"
 	}
-	var queries []arg
-	plain := 0
-	for i := 0; i < len(args); i++ {
-		a := args[i]
-		switch {
-		case clientQuery[dialect].MatchString(a.Text) || a.Text == "--command" || a.Text == "--execute":
-			if i++; i < len(args) {
-				queries = append(queries, args[i])
-			}
-		case strings.HasPrefix(a.Text, "--command=") || strings.HasPrefix(a.Text, "--execute="):
-			_, q, _ := strings.Cut(a.Text, "=")
-			queries = append(queries, arg{Text: q, Known: a.Known})
-		case a.Text == "-f" || a.Text == "--file" || a.Text == "-o" || a.Text == "-init" || a.Loose:
-			w.hide()
-			w.unknown("%s is given %s: what it runs or writes cannot be seen here", name, a.Text)
-			i++
-		case dialect == "sqlite" && !a.Option():
-			if plain++; plain > 1 {
-				queries = append(queries, a)
-			} else {
-				w.found.Object(a.Text)
-			}
-		case a.Option() && !clientOption(dialect, a.Text):
-			w.hide()
-			w.unknown("%s is given option %s, which is not known to be harmless", name, a.Text)
-		}
+	call := client.Read(dialect, args)
+	for _, o := range call.Objects {
+		w.found.Object(o)
 	}
-	if len(queries) == 0 {
+	w.readsAll(args)
+	switch {
+	case call.Opaque != "":
+		w.hide()
+		w.unknown("%s is given %s: what it runs or writes cannot be seen here", name, call.Opaque)
+	case call.Odd != "":
+		w.hide()
+		w.unknown("%s is given option %s, which is not known to be harmless", name, call.Odd)
+	}
+	if text := cmp.Or(stdin, w.piped); len(call.Queries) == 0 && text != "" {
+		call.Queries = []arg{{Text: text, Known: true}}
+	}
+	if len(call.Queries) == 0 {
 		w.hide()
 		w.unknown("%s runs what it reads on its input", name)
 		return
 	}
-	for _, q := range queries {
-		if q.Known && (dialect == "sqlite" && dotLooks.MatchString(q.Text) || name == "psql" && slashLooks.MatchString(q.Text)) {
-			continue
-		}
-		if !q.Known || w.judge.SQL == nil {
-			w.unknown("%s is given SQL that is made at run time", name)
-			continue
-		}
-		r := w.judge.SQL(dialect, q.Text)
-		if w.found.Merge(r); r.Irreversible {
-			w.found.Effect(sallyport.EffectDelete)
-		}
+	for _, q := range call.Queries {
+		w.query(name, dialect, q)
+	}
+}
+
+func (w *walk) query(name, dialect string, q arg) {
+	if !q.Known || w.judge.SQL == nil {
+		w.unknown("%s is given SQL that is made at run time", name)
+		return
+	}
+	text, ok := client.Script(dialect, q.Text)
+	switch {
+	case ok && text == "":
+		return
+	case !ok:
+		w.hide()
+		w.unknown("%s is given an order of its own that is not known to be harmless", name)
+		text = q.Text
+	}
+	r := w.judge.SQL(dialect, text)
+	if w.found.Merge(r); r.Irreversible {
+		w.found.Effect(sallyport.EffectDelete)
 	}
 }
 
 func (w *walk) store(name string, args []arg) {
 	if name != "redis-cli" {
+		if client.Mongo(args) {
+			w.found.Effect(sallyport.EffectRead)
+			w.found.Effect(sallyport.EffectNetwork)
+			return
+		}
 		w.hide()
 		w.unknown("%s runs code, whose effect cannot be told", name)
 		for _, a := range args {

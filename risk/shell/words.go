@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"regexp"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -16,6 +17,9 @@ const maxBraces = 64 // words out of one word
 // not begin with a dash.
 var givenVars = set(`HOME PWD OLDPWD USER LOGNAME SHELL HOSTNAME TMPDIR UID EUID PPID RANDOM SECONDS LINENO LANG TERM
 	# ? $ ! GITHUB_WORKSPACE CI`)
+
+// addressVar are variables from outside that hold an address, by their names.
+var addressVar = regexp.MustCompile(`^([A-Z0-9]+_)*(DATABASE|DB|PG|POSTGRES|MYSQL|MONGO|MONGODB|REDIS)_(URL|URI|DSN)$`)
 
 var set = word.Set
 
@@ -183,7 +187,10 @@ func (p *piece) param(w *walk, e *syntax.ParamExp, quoted bool) {
 		}
 		return
 	}
-	if givenVars[name] {
+	if name == "HOME" && p.text.Len() == 0 {
+		p.text.WriteByte('~') // what it is, for those who read it
+	}
+	if givenVars[name] || quoted && addressVar.MatchString(name) {
 		p.known = false
 		return
 	}

@@ -1,36 +1,20 @@
 package shell
 
 import (
-	"cmp"
 	"path"
 	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/risk/finding"
 	"sallyport.dev/sallyport/risk/paths"
 	"sallyport.dev/sallyport/risk/shell/known"
 	"sallyport.dev/sallyport/risk/shell/word"
 )
 
-// wrapping are the programs that run another, with the options they may have
-// before it and how many words of their own come first.
-var wrapping = map[string]struct {
-	options string
-	own     int
-}{
-	"nice": {"-n= --adjustment= -#", 0}, "ionice": {"-c= -n= -t --class= --classdata= --ignore", 0}, "nohup": {"", 0},
-	"timeout": {"-k= -s= -v --kill-after= --signal= --foreground --preserve-status --verbose", 1},
-	"stdbuf":  {"-i= -o= -e= --input= --output= --error=", 0}, "setsid": {"-c -f -w --ctty --fork --wait", 0},
-	"time": {"-p -v --portability --verbose -f= --format=", 0}, "chrt": {"-b -f -i -o -r", 1}, "taskset": {"-c= --cpu-list=", 0},
-	"sudo": {"-u= -g= -E -H -i -n -S -k -b -A -s -p= --user= --group= --preserve-env --login --non-interactive --stdin --set-home", 0},
-	"doas": {"-n -s -u=", 0}, "command": {"-p", 0}, "builtin": {"", 0}, "exec": {"-c -l -a=", 0}, "chronic": {"", 0},
-	"unbuffer": {"-p", 0}, "proxychains": {"-q", 0}, "busybox": {"", 0}, "toybox": {"", 0}, "flock": {"-s -x -n -u -w= -e -o -E=", 1},
-	"runuser": {"-u=", 0}, "setarch": {"-R", 0}, "linux64": {"", 0}, "linux32": {"", 0},
-}
-
 // wrapper judges a program that runs another by what it runs.
 func (w *walk) wrapper(name string, args []arg, stdin string) bool {
-	if len(args) == 1 && args[0].Is("--version", "--help") && (wrapping[name].options != "" || name == "env" || name == "xargs" || name == "find") {
+	if len(args) == 1 && args[0].Is("--version", "--help") && (known.Wrapping[name].Options != "" || name == "env" || name == "xargs" || name == "find") {
 		return true
 	}
 	switch name {
@@ -54,14 +38,16 @@ func (w *walk) wrapper(name string, args []arg, stdin string) bool {
 		w.foreign(name, args)
 		return true
 	}
-	wrap, ok := wrapping[name]
+	wrap, ok := known.Wrapping[name]
 	if !ok {
 		return false
 	}
 	switch name {
 	case "sudo", "doas", "runuser":
 		w.found.Effect(sallyport.EffectPrivileges)
-		w.found.Add(sallyport.High, "acts with another user's privileges")
+		outer := w.found
+		w.found = finding.List{}
+		defer func() { w.asAnother(outer, args) }()
 		if name == "sudo" && len(args) == 1 && args[0].Is("-l", "-ll", "-v", "-V", "--list", "--validate", "--version") {
 			return true // shows what is allowed
 		}
@@ -70,21 +56,36 @@ func (w *walk) wrapper(name string, args []arg, stdin string) bool {
 			return true
 		}
 	}
-	args, ok = w.skipOptions(name, args, wrap.options)
+	args, ok = w.skipOptions(name, args, wrap.Options)
 	if !ok {
 		return true
 	}
 	if name == "taskset" && len(args) > 0 && args[0].Literal() && strings.Trim(args[0].Text, "0123456789abcdefx,-") == "" {
 		args = args[1:]
 	}
-	w.inner(name, args[min(wrap.own, len(args)):], stdin)
+	w.inner(name, args[min(wrap.Own, len(args)):], stdin)
 	return true
+}
+
+// asAnother notes that a command acts as another user: one that only reads sees
+// what its caller may not.
+func (w *walk) asAnother(outer finding.List, args []arg) {
+	level := sallyport.Medium
+	own := slices.IndexFunc(args, func(a arg) bool { return !a.Option() })
+	if w.found.Level() >= sallyport.High || word.Has(args[:max(0, own)], "-E", "-i", "-s", "-b", "-k", "-A", "--login", "--preserve-env") ||
+		slices.ContainsFunc(args, func(a arg) bool { return a.Is("git", "less", "more", "man", "most") }) {
+		level = sallyport.High
+	}
+	inner := w.found
+	w.found = outer
+	w.found.Append(&inner)
+	w.found.Add(level, "acts with another user's privileges")
 }
 
 // skipOptions leaves out a wrapper's own options. It reports false when it
 // cannot tell where the command begins.
-func (w *walk) skipOptions(name string, args []arg, known string) ([]arg, bool) {
-	r := word.ParseOptions(known).Read(args, true)
+func (w *walk) skipOptions(name string, args []arg, options string) ([]arg, bool) {
+	r := word.ParseOptions(options).Read(args, true)
 	if r.Bad == "" {
 		return r.Rest, true
 	}
@@ -109,8 +110,8 @@ func (w *walk) inner(name string, args []arg, stdin string) {
 }
 
 func (w *walk) setsEnv(a arg) {
-	name, _, _ := strings.Cut(a.Text, "=")
-	if known.Env(name) {
+	name, value, _ := strings.Cut(a.Text, "=")
+	if known.Env(name) && !(a.Literal() && known.Harmless(name, value)) {
 		w.hide()
 		w.unknown("sets %s, which changes what other programs run", name)
 	}
@@ -146,8 +147,7 @@ func (w *walk) env(args []arg, stdin string) {
 			return
 		}
 	}
-	w.secret = cmp.Or(w.secret, "the environment")
-	w.found.Add(sallyport.Medium, "prints the environment, which may hold secrets")
+	w.environmentRead()
 }
 
 // made stands for the words that xargs and find add when they run.
@@ -170,21 +170,15 @@ func (w *walk) xargs(own []arg) {
 	w.command(argv, "")
 }
 
-var findTests = set(`-name -iname -iwholename -path -ipath -regex -iregex -type -size -mtime -mmin -atime -amin -ctime -cmin -newer -user -group -perm
-	-maxdepth -mindepth -links -inum -samefile -fstype -printf -lname -wholename -uid -gid -newermt -newerct -regextype -used -xtype -context`)
-
-var findFlags = set(`-print -print0 -ls -prune -quit -not -a -o -and -or ! ( ) , -depth -d -xdev -mount -follow -H -L -P -empty -readable -writable
-	-executable -nouser -nogroup -daystart -true -false -noleaf -warn -nowarn -ignore_readdir_race`)
-
 func (w *walk) find(args []arg) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		switch {
 		case a.Loose:
 			w.unknown("find is given a word that is made at run time")
-		case findTests[a.Text]:
+		case known.FindTests[a.Text]:
 			i++
-		case findFlags[a.Text]:
+		case known.FindFlags[a.Text]:
 		case a.Text == "-delete":
 			w.lost("deletes every file that it finds: they cannot be brought back")
 		case a.Text == "-exec" || a.Text == "-execdir" || a.Text == "-ok" || a.Text == "-okdir":

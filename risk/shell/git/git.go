@@ -243,6 +243,14 @@ func Shows(verb string, args []word.Word) bool {
 		return word.Has(args, "--list", "-l", "--get", "--get-all", "--get-regexp") && !word.Has(args, "--unset", "--add", "--replace-all", "-e", "--edit")
 	case "reflog":
 		return len(args) == 0 || first == "show" || strings.HasPrefix(first, "-")
+	case "archive":
+		return len(args) == 1 && args[0].Is("-l", "--list")
+	case "bisect":
+		return first == "log" || first == "visualize" || first == "view" || first == "terms"
+	case "rerere":
+		return first == "status" || first == "diff" || first == "remaining"
+	case "apply":
+		return word.Has(args, "--check", "--stat", "--numstat", "--summary") && !word.Has(args, "--apply", "-R", "--index", "--cached", "-3", "--3way", "--build-fake-ancestor") && !word.Has(args, "--reject")
 	case "interpret-trailers":
 		return word.Has(args, "--parse", "--only-input") && !word.Has(args, "--in-place")
 	case "symbolic-ref":
@@ -277,4 +285,14 @@ func dryRun(args []word.Word) bool {
 		}
 	}
 	return dry
+}
+
+// settings are those of git that may hold credentials.
+var settings = regexp.MustCompile(`(?i)(\.url|^url|extraheader|credential|token|password|proxy|smtp)`)
+
+// Credentials tells that settings are shown which may hold credentials.
+func Credentials(verb string, args []word.Word) bool {
+	return verb == "config" && slices.ContainsFunc(args, func(a word.Word) bool {
+		return a.Is("-l", "--list", "list") || !a.Known || settings.MatchString(a.Text)
+	})
 }

@@ -1,6 +1,7 @@
 package known
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ var (
 		CURL_HOME WGETRC NETRC TERMINFO TERMCAP FCEDIT TAR_LONGLINK_100 RIPGREP_CONFIG_PATH ACKRC SUDO_EDITOR HOSTALIASES RES_OPTIONS LOCALDOMAIN BC_ENV_ARGS
 		EXINIT VIMINIT MYVIMRC VIM VIMRUNTIME NVIM INFOPATH JQ_LIBRARY_PATH SQLITE_HISTORY GZIP BZIP BZIP2 XZ_DEFAULTS XZ_OPT ZSTD_CLEVEL UNZIP ZIPOPT`)
 	envHarmless = word.Set(`PYTHONIOENCODING PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONUTF8 PYTHONHASHSEED NODE_ENV GIT_PAGER_IN_USE GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS GOOS GOARCH
-		AWS_REGION AWS_DEFAULT_REGION AWS_PROFILE AWS_DEFAULT_OUTPUT PGTZ PGDATESTYLE PGCONNECT_TIMEOUT PGCLIENTENCODING SYSTEMD_COLORS`)
+		AWS_REGION AWS_DEFAULT_REGION AWS_PROFILE AWS_DEFAULT_OUTPUT AWS_MAX_ATTEMPTS PGPASSWORD PGUSER PGDATABASE PGAPPNAME PGPORT PGHOST MYSQL_PWD TF_IN_AUTOMATION TF_INPUT TF_WORKSPACE PIP_DISABLE_PIP_VERSION_CHECK PGTZ PGDATESTYLE PGCONNECT_TIMEOUT PGCLIENTENCODING SYSTEMD_COLORS`)
 )
 
 // Env tells whether a variable of the environment makes other programs run code,
@@ -29,4 +30,26 @@ func Env(name string) bool {
 	return !envHarmless[name] && (envNames[upper] ||
 		slices.ContainsFunc(envPrefixes, func(p string) bool { return strings.HasPrefix(upper, p) }) && (upper == name || strings.HasPrefix(upper, "NPM_")) ||
 		slices.ContainsFunc(envSuffixes, func(s string) bool { return strings.HasSuffix(upper, s) }))
+}
+
+var readOnly = regexp.MustCompile(`^(-c default_transaction_read_only=on|-c statement_timeout=\w+|\s)+$`)
+
+// Harmless tells a value by which a variable does nothing: a pager that only prints.
+func Harmless(name, value string) bool {
+	switch {
+	case name == "PGOPTIONS":
+		return readOnly.MatchString(value)
+	case strings.HasSuffix(name, "PAGER"):
+		return value == "" || value == "cat" || value == "less" || value == "more"
+	}
+	return false
+}
+
+// shows is how a program is told to show the environment: letters of ps without a
+// hyphen, names in a program of jq.
+var shows = map[string]*regexp.Regexp{"jq": regexp.MustCompile(`\$ENV\b|(^|[^\w."$])env\b`), "ps": regexp.MustCompile(`^[a-df-zA-Z]*e[a-zA-Z]*$`)}
+
+// ShowsEnvironment tells that jq or ps shows the environment of processes.
+func ShowsEnvironment(name string, args []word.Word) bool {
+	return slices.ContainsFunc(args, func(a word.Word) bool { return shows[name].MatchString(a.Text) })
 }

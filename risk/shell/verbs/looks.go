@@ -18,6 +18,7 @@ type look struct {
 	verbs   map[string]bool
 	options word.Options
 	refused map[string]bool
+	needed  []string // one of them must be there; a $ before it says at the end
 }
 
 var looks = sync.OnceValue(func() map[string][]look { return parseLooks(looksText) })
@@ -26,13 +27,13 @@ func parseLooks(text string) map[string][]look {
 	out := map[string][]look{}
 	text = strings.ReplaceAll(text, "\n\t", " ")
 	for line := range strings.SplitSeq(text, "\n") {
-		parts := append(strings.Split(line, "|"), "", "", "")
+		parts := append(strings.Split(line, "|"), "", "", "", "")
 		names := strings.Fields(parts[0])
 		if len(names) < 2 || names[0] != "here" && names[0] != "net" {
 			continue
 		}
 		for _, name := range names[1:] {
-			out[name] = append(out[name], look{names[0] == "net", word.Set(parts[1]), word.ParseOptions(parts[2]), word.Set(parts[3])})
+			out[name] = append(out[name], look{names[0] == "net", word.Set(parts[1]), word.ParseOptions(parts[2]), word.Set(parts[3]), strings.Fields(parts[4])})
 		}
 	}
 	return out
@@ -53,7 +54,7 @@ func Looks(name string, args []word.Word) (net, ok bool) {
 }
 
 func (l look) fits(args []word.Word) bool {
-	if slices.ContainsFunc(args, l.refuses) {
+	if slices.ContainsFunc(args, l.refuses) || len(l.needed) > 0 && !slices.ContainsFunc(l.needed, func(n string) bool { return has(args, n) }) {
 		return false
 	}
 	if len(args) > 0 && strings.HasPrefix(args[0].Text, "-") && args[0].Literal() {
@@ -105,4 +106,12 @@ func (l look) begins(verb string, behind int) bool {
 		return false
 	}
 	return l.verbs[verb] || behind == 0 && l.verbs[verb+"."] || behind <= 1 && l.verbs[verb+":"]
+}
+
+// has finds a word that an entry needs.
+func has(args []word.Word, needed string) bool {
+	if last, ok := strings.CutPrefix(needed, "$"); ok {
+		return len(args) > 0 && args[len(args)-1].Is(last)
+	}
+	return slices.ContainsFunc(args, func(a word.Word) bool { return a.Is(needed) })
 }

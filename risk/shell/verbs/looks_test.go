@@ -37,11 +37,17 @@ func TestLooksDoubt(t *testing.T) {
 		if !ok || strings.HasPrefix(line, "#") {
 			continue
 		}
+		needed := ""
+		if parts := strings.Split(list, "|"); len(parts) > 3 && len(strings.Fields(parts[3])) > 0 {
+			needed = strings.TrimPrefix(strings.Fields(parts[3])[0], "$")
+		}
 		list, _, _ = strings.Cut(list, "|")
 		for _, name := range strings.Fields(head)[1:] {
 			for _, verb := range strings.Fields(list) {
 				args := words(verb)
-				seen++
+				if seen++; needed != "" {
+					args = append(args, needed)
+				}
 				if _, ok := verbs.Looks(name, said(args...)); !ok {
 					t.Errorf("%s %q is not found", name, args)
 				}

@@ -60,7 +60,7 @@ var redisShows = word.Set(`SLOWLOG-GET SLOWLOG-LEN MEMORY-USAGE MEMORY-STATS MEM
 var (
 	redisValues = word.Set(`-h -p -n -a -u --user --pass --pattern --count --type -i`)
 	redisPrints = word.Set(`--raw --no-raw --csv --json --no-auth-warning --tls --insecure --quoted-input --quoted-pattern --verbose -c -2 -3 -e`)
-	redisLooks  = word.Set(`--scan --bigkeys --memkeys --hotkeys --stat --latency`)
+	redisLooks  = word.Set(`--scan --bigkeys --memkeys --hotkeys --stat --latency --latency-history --latency-dist --intrinsic-latency`)
 )
 
 // Firewall judges the programs that show, add or drop rules of a firewall.

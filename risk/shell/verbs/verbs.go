@@ -5,6 +5,7 @@ package verbs
 import (
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
@@ -70,13 +71,13 @@ var options = map[string]word.Options{
 	"bq": word.ParseOptions(`--format= --project_id= --location= --dataset_id= -n= --max_results= --schema -s= --start_row= --view -j -d -p -a --all --filter= --quiet -q --headless
 		--routines --models --transfer_config --jobs --datasets --projects --selected_fields= -c --schema_only`),
 	"docker": word.ParseOptions(`-a -q -f[= -n[= -s -t -l --all --quiet --filter[= --no-trunc --last[= --latest --size --format[= --tail[= --since[= --until[= --follow --timestamps --details --digests --no-stream --type[= --human --services --json --orphans --index --status[= --limit[= --no-log-prefix`),
-	"kubectl": word.ParseOptions(`-n= -A -l[= -o[= -w -f -p -c= -L[= -R --namespace= --all-namespaces --selector[= --output[= --watch --watch-only --follow --previous --container= --tail[= --since[= --since-time[= --timestamps --all-containers --show-labels --show-kind
-		--sort-by[= --field-selector[= --no-headers --ignore-not-found --chunk-size[= --label-columns[= --limit-bytes[= --prefix --max-log-requests[= --client --short --recursive --api-group[= --namespaced --verbs[= --minify --flatten --containers --for[= --timeout[= --revision[= --all --list --show-events --types[= --no-color`),
+	"kubectl": word.ParseOptions(`-n= -A -l[= -o[= -w -f -p -c= -L[= -R --namespace= --all-namespaces --selector[= --output[= --watch-only[= --follow --previous --container= --tail[= --since[= --since-time[= --timestamps --all-containers --show-labels --show-kind
+		--context[= --cluster[= --request-timeout[= --raw[= --watch[= --sort-by[= --field-selector[= --no-headers --ignore-not-found --chunk-size[= --label-columns[= --limit-bytes[= --prefix --max-log-requests[= --client --short --recursive --api-group[= --namespaced --verbs[= --minify --flatten --containers --for[= --timeout[= --revision[= --all --list --show-events --types[= --no-color`),
 	"systemctl": word.ParseOptions(`-t[= -n[= -l -a -q -p[= -o[= --type[= --state[= --all --no-pager --no-legend --plain --full --lines[= --property[= --value --output[= --failed --reverse --after --before --quiet --user --system --legend[= --now`),
 	"aws": word.ParseOptions(`--profile= --region= --output= --query[= --recursive --human-readable --summarize --instance-ids[= --filters[= --max-items[= --page-size[= --no-paginate --no-cli-pager --secret-id[= --name[= --names[= --with-decryption --bucket[= --key[= --prefix[= --function-name[= --since= --follow --format= --filter-pattern[= --log-stream-names[= --limit[= --metric-name[= --namespace[= --period[= --statistics[= --dimensions[= --max-results[=
 		--db-instance-identifier[= --volume-ids[= --vpc-ids[= --subnet-ids[= --service[= --services[= --tasks[= --key-id[= --hosted-zone-id[= --policy-arn[= --max-keys[= --delimiter[= --stack-status-filter[= --cluster[= --table-name[= --stack-name[= --log-group-name[= --group-ids[= --user-name[= --role-name[= --start-time[= --end-time[=`),
-	"terraform": word.ParseOptions(`-json -no-color -raw -state[= -check -compact-warnings`),
-	"helm":      word.ParseOptions(`-n= -A -a -o[= -l[= -q -f -r --namespace= --all-namespaces --all --output[= --selector[= --short --max[= --revision[= --version[= --deployed --failed --pending --time-format[= --date --reverse --versions --devel --template[= --strict`),
+	"terraform": word.ParseOptions(`-chdir= -recursive -diff -list[= -write[= -json -no-color -raw -state[= -check -compact-warnings`),
+	"helm":      word.ParseOptions(`-n= --debug -A -a -o[= -l[= -q -f -r --namespace= --all-namespaces --all --output[= --selector[= --short --max[= --revision[= --version[= --deployed --failed --pending --time-format[= --date --reverse --versions --devel --template[= --strict`),
 	"npm":       word.ParseOptions(`-g -l -a -p --global --depth[= --json --long --all --parseable --prod --production --omit[= --only[= --dev --workspaces --workspace[= -w[=`),
 	"pip":       word.ParseOptions(`-l -u -o -i -q -v -f --local --user --outdated --uptodate --format[= --files --verbose --quiet --not-required --all --exclude-editable --pre`),
 	"gh":        word.ParseOptions(`-R[= -L[= -s[= -a[= -l[= -A[= -S[= -q[= -t[= -c --repo[= --limit[= --state[= --assignee[= --label[= --author[= --search[= --json[= --jq[= --template[= --comments --name-only --patch --color[= --log --log-failed --verbose --job[= --workflow[= --branch[= -b[= --head[= --base[= --event[= --user[= --status[= --watch --required`),
@@ -103,6 +104,16 @@ func optionsOf(name string) word.Options {
 // pluginless run nothing by the name of a sub-command that is not their own, so
 // that --help after any single word only prints.
 var pluginless = word.Set(`go npm pip pip3 apt apt-get apt-cache dpkg snap yum dnf gem`)
+
+var packageWord = regexp.MustCompile(`^(-s|-y|-q|-V|-u|--simulate|--dry-run|--just-print|--no-act|--recon|--no-install-recommends|--only-upgrade|[a-z0-9][a-z0-9.+:=~-]*)$`)
+
+// simulated tells that apt is only to say what it would do.
+func simulated(args []word.Word) bool {
+	return slices.ContainsFunc(args, func(a word.Word) bool {
+		return a.Is("-s", "--simulate", "--dry-run", "--just-print", "--no-act", "--recon")
+	}) &&
+		!slices.ContainsFunc(args, func(a word.Word) bool { return !a.Literal() || !packageWord.MatchString(a.Text) })
+}
 
 // onlyHelp tells VERB --help.
 func (p verbs) onlyHelp(name string, args []word.Word) bool {
@@ -138,6 +149,10 @@ func Judge(l *finding.List, name string, args []word.Word) (ok, opaque bool) {
 	}
 	if reaching[name] {
 		l.Effect(sallyport.EffectNetwork)
+	}
+	if (name == "apt" || name == "apt-get") && simulated(args) {
+		l.Effect(sallyport.EffectRead)
+		return true, false
 	}
 	j := judgement{List: l, name: name, args: args}
 	valued := word.Set(p.valued)
@@ -211,9 +226,12 @@ func (j judgement) shows() {
 	}
 }
 
-// parameters are options of aws that name what is asked about. They are members
-// of the request alone, whatever the service.
-var parameters = regexp.MustCompile(`^--[a-z0-9]+(?:-[a-z0-9]+)*-(?:name|id|arn|identifier|type|status|prefix)s?$`)
+// parameters are long options that are no more than members of a request: those
+// of aws that are not its own, and those of what is only tried out.
+var parameters = regexp.MustCompile(`^--[a-z0-9]+(?:-[a-z0-9]+)*$`)
+
+// own are options by which a program writes, runs something, or reaches elsewhere.
+var own = regexp.MustCompile(`^--(endpoint|cli-|no-verify|ca-bundle|debug|outfile|output-dir|post-renderer|plugin|kube-|kubeconfig|server|token|as($|-)|repository-(config|cache)|registry|ca-file|cert-file|key-file|pass-credentials|no-dry|insecure|tls-|certificate-authority|client-|editor|save-config|edit|windows-line|profile-output|proxy|host$|config$)`)
 
 // Odd returns an option of a command that only shows something which is not on
 // the list of those that are known to keep it so, or "". Programs without a list
@@ -226,10 +244,10 @@ func Odd(name string, args []word.Word) string {
 	if !ok {
 		return ""
 	}
-	if name == "aws" {
+	if name == "aws" || word.Has(args, "--dry-run") {
 		o = maps.Clone(o)
 		for _, a := range args {
-			if option, _, _ := strings.Cut(a.Text, "="); parameters.MatchString(option) {
+			if option, _, _ := strings.Cut(a.Text, "="); a.Known && parameters.MatchString(option) && !own.MatchString(option) {
 				o[option] = word.Kind{Perhaps: true}
 			}
 		}

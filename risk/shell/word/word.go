@@ -62,3 +62,8 @@ func Has(words []Word, options ...string) bool {
 	}
 	return false
 }
+
+// InName tells whether a character can stand in a name of a program's.
+func InName(c byte) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}

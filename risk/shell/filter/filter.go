@@ -1,15 +1,17 @@
-// Package code tells the awk and sed programs that only change what flows
-// through them from those that can run commands or write files, and the plain
-// code of other languages that only calculates, reads and prints.
-package code
+// Package filter tells the awk and sed programs that only change what flows
+// through them from those that can run commands or write files.
+package filter
 
 import (
+	"bytes"
 	"regexp"
 	"strings"
+
+	"sallyport.dev/sallyport/risk/shell/word"
 )
 
 // awkRuns are the ways of awk to run something, or to read what it is not given.
-var awkRuns = regexp.MustCompile(`\bsystem\s*\(|\|&|\bgetline\b|@|\bENVIRON\b|\bPROCINFO\b|\bextension\s*\(|\bclose\s*\(`)
+var awkRuns = regexp.MustCompile(`\bsystem\s*\(|\|&|\bgetline\b|@|\bPROCINFO\b|\bextension\s*\(|\bclose\s*\(`)
 
 var awkPrints = regexp.MustCompile(`\b(?:print|printf)\b`)
 
@@ -50,41 +52,71 @@ func AwkActs(program string) bool {
 	return strings.Contains(strings.ReplaceAll(s, "||", ""), "|")
 }
 
+// awkOutputs are where awk may print besides.
+var awkOutputs = word.Set(`"/dev/stderr" "/dev/stdout"`)
+
+// awkCounts is i++, behind which / divides, and ++, behind which it may not.
+var awkCounts = regexp.MustCompile(`(\+\+|--)[ \t]*$`)
+
+// awkWords are those behind which a pattern stands, and awkHeads those whose
+// brackets come first.
+var (
+	awkWords = word.Set(`print printf return else do in delete exit getline case if while for switch`)
+	awkHeads = word.Set(`if while for switch`)
+)
+
 // awkBare leaves out strings, regular expressions and comments. It reports
 // false where it cannot tell where they end.
 func awkBare(s string) (string, bool) {
-	for _, harmless := range []string{`> "/dev/stderr"`, `>"/dev/stderr"`, `> "/dev/stdout"`} {
-		s = strings.ReplaceAll(s, harmless, " ")
-	}
-	var b strings.Builder
-	value := false // a value stands before: / divides
+	var b []byte
+	var opened []bool // brackets of if and the like, behind which a pattern may stand
+	value := false    // a value stands before: / divides
+	wordAt := -1
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		switch {
 		case c == '"' || c == '/' && !value:
 			end := closing(s, i)
-			if end < 0 {
+			if end < 0 || c == '/' && awkCounts.Match(b) {
 				return "", false
 			}
-			i, value = end, true
-			b.WriteString(" 0 ")
+			if bare := bytes.TrimRight(b, " \t"); awkOutputs[s[i:end+1]] && bytes.HasSuffix(bare, []byte(">")) && !bytes.HasSuffix(bare, []byte(">>")) {
+				b = bare[:len(bare)-1]
+			}
+			i, value, wordAt = end, true, -1
+			b = append(b, " 0 "...)
 			continue
 		case c == '#':
 			for i < len(s) && s[i] != '\n' {
 				i++
 			}
-			b.WriteByte('\n')
+			b, value, wordAt = append(b, '\n'), false, -1
 			continue
 		case c == '\\' && i+1 < len(s) && s[i+1] == '\n':
 			i++
 			continue
+		case word.InName(c):
+			if wordAt < 0 || !word.InName(s[i-1]) {
+				wordAt = i
+			}
+			value = !awkWords[s[wordAt:i+1]]
+			b = append(b, c)
+			continue
+		case c == '(':
+			opened = append(opened, wordAt >= 0 && awkHeads[strings.TrimSpace(s[wordAt:i])])
+		case c == ')' && len(opened) > 0 && opened[len(opened)-1]:
+			opened, value, wordAt = opened[:len(opened)-1], false, -1
+			b = append(b, c)
+			continue
+		case c == ')' && len(opened) > 0:
+			opened = opened[:len(opened)-1]
 		}
 		if c != ' ' && c != '\t' {
-			value = c == ')' || c == ']' || c == '$' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+			value, wordAt = c == ')' || c == ']', -1
 		}
-		b.WriteByte(c)
+		b = append(b, c)
 	}
-	return b.String(), true
+	return string(b), true
 }
 
 // closing finds the end of a string or a regular expression that begins at i.
@@ -231,9 +263,11 @@ func (s *sed) command() bool {
 	case 'q', 'Q', 'l', 'L':
 		s.skip("0123456789 \t")
 	case ':', 'b', 't', 'T':
-		for s.peek() != 0 && strings.IndexByte(";\n}", s.peek()) < 0 {
+		s.skip(" \t")
+		for s.peek() != 0 && strings.IndexByte(" \t;\n}", s.peek()) < 0 {
 			s.at++
 		}
+		return s.ends() // a space ends a label, and another command may follow
 	case 'a', 'i', 'c', '#':
 		for s.peek() != 0 && s.peek() != '\n' {
 			if s.next() == '\\' {

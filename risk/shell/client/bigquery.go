@@ -1,9 +1,8 @@
-package shell
+package client
 
 import (
 	"strings"
 
-	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/shell/word"
 )
 
@@ -11,20 +10,14 @@ import (
 var queryOptions = word.ParseOptions(`--use_legacy_sql[= --nouse_legacy_sql --format= --max_rows= -n= --dry_run[= --location= --project_id= --dataset_id=
 	--quiet --headless -q --maximum_bytes_billed= --nosync --use_cache[= --nouse_cache --label= --batch[=`)
 
-// bigQuery judges bq query 'SELECT …'. It reports false for what is none of it.
-func (w *walk) bigQuery(args []arg) bool {
+// BigQuery returns the statement of bq query 'SELECT …', as PostgreSQL's parser
+// reads it. It reports false for what is none of it.
+func BigQuery(args []word.Word) (sql string, ok bool) {
 	r := queryOptions.Read(args, false)
 	if r.Bad != "" || len(r.Rest) != 2 || !r.Rest[0].Is("query") || !r.Rest[1].Known {
-		return false
+		return "", false
 	}
-	text, ok := asPostgres(r.Rest[1].Text)
-	if !ok {
-		return false
-	}
-	w.network("bq")
-	w.found.Effect(sallyport.EffectRead)
-	w.found.Merge(w.judge.SQL("postgres", text))
-	return true
+	return asPostgres(r.Rest[1].Text)
 }
 
 // asPostgres writes a text of BigQuery's as PostgreSQL's parser reads it, if

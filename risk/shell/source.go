@@ -1,57 +1,10 @@
 package shell
 
 import (
-	"slices"
-	"strings"
-
 	"mvdan.cc/sh/v3/syntax"
 
-	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/risk/finding"
 	"sallyport.dev/sallyport/risk/shell/word"
 )
-
-// Ranks of parts: the most dangerous is shown first.
-const (
-	rankHigh = iota
-	rankCritical
-	rankLost
-)
-
-// parts are the commands of a text that do more than read, as they are written.
-type parts []part
-
-type part struct {
-	rank int
-	text string
-}
-
-const maxPartsKept = 256 // more are not shown anyway
-
-// found notes a command by what was found in it.
-func (p *parts) found(l *finding.List, text string) {
-	switch r := l.Risk(); {
-	case r.Irreversible:
-		p.add(rankLost, text)
-	case r.Level == sallyport.Critical:
-		p.add(rankCritical, text)
-	case r.Level == sallyport.High:
-		p.add(rankHigh, text)
-	}
-}
-
-func (p *parts) add(rank int, text string) {
-	if len(*p) < maxPartsKept || rank == rankLost {
-		*p = append(*p, part{rank, strings.TrimRight(strings.TrimLeft(text, " \t\n"), "; \t\n")})
-	}
-}
-
-func (p parts) note(l *finding.List) {
-	slices.SortStableFunc(p, func(a, b part) int { return b.rank - a.rank })
-	for _, part := range p {
-		l.Part("", "command", part.text)
-	}
-}
 
 // source is a statement as it is written.
 func (w *walk) source(s *syntax.Stmt) string {
