@@ -177,7 +177,7 @@ func (s *shape) value(sc *scan, text string) {
 	switch s.format {
 	case "uri", "url", "iri", "uri-reference", "iri-reference":
 		inline := len(text) > 5 && strings.EqualFold(text[:5], "data:") // it leads nowhere
-		if r := web.Judge(web.Request{Method: "GET", URL: text}); r.Level >= sallyport.Critical && !inline {
+		if r := web.Judge(web.Request{Method: "GET", URL: text, Guessed: true}); r.Level >= sallyport.Critical && !inline {
 			sc.found.Merge(r)
 		}
 	}

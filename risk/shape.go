@@ -157,7 +157,7 @@ func (s *sightings) raise(sc *scan, r sallyport.Risk) {
 
 func (s *sightings) requests(sc *scan) {
 	for _, u := range s.urls {
-		s.raise(sc, web.Judge(web.Request{Method: "GET", URL: u}))
+		s.raise(sc, web.Judge(web.Request{Method: "GET", URL: u, Guessed: true}))
 		if r := web.Judge(web.Request{Method: "POST", URL: u}); len(s.methods) == 0 && s.texts > 1 && r.Irreversible {
 			sc.found.Merge(r) // a webhook, with something to say
 		}

@@ -19,11 +19,11 @@ var aliases = map[string]string{"oc": "kubectl", "tofu": "terraform", "terragrun
 // elsewhere are the options by which even a verb that only reads runs a program,
 // writes, or talks to whom the command chooses.
 var elsewhere = map[string]*regexp.Regexp{
-	"docker":    regexp.MustCompile(`^(-H|--host|--config|--context|-c$|--url|--connection|--tls)`),
-	"kubectl":   regexp.MustCompile(`^(-s$|-s=|--server|--kubeconfig|--context|--raw|--token|--as|--user$|--user=|--plugin)`),
+	"docker":    regexp.MustCompile(`^(-H|--host|--config|--context|-c$|--url|--connection|--tls)|^(https?|git|ssh|oci|github|file)[.:@]|^git@`),
+	"kubectl":   regexp.MustCompile(`^(-s$|-s=|--server|--kubeconfig|--token|--as|--user$|--user=|--plugin)`),
 	"helm":      regexp.MustCompile(`^(--post-renderer|--kube|--registry-config|--repository-config)`),
 	"systemctl": regexp.MustCompile(`^(-H|--host|-M|--machine|--root|--image)`),
-	"terraform": regexp.MustCompile(`^-(chdir|out|generate-config-out|destroy)`),
+	"terraform": regexp.MustCompile(`^-(out|generate-config-out|destroy|chdir=(/|~|.*\.\.|$))`),
 	"aws":       regexp.MustCompile(`^--(endpoint-url|cli-input|generate-cli)`),
 	"vault":     regexp.MustCompile(`^-(address|agent-address|ca-|client-|tls-|output-|header|wrap-ttl)`),
 	"argocd":    regexp.MustCompile(`^--(server|config|core|auth-token|grpc|insecure|local|plaintext|kube|port-forward)`),
@@ -260,16 +260,30 @@ func (c command) judge(l *finding.List, name string) {
 		l.Add(sallyport.Critical, "%s is given an option that can run a program, write, or reach elsewhere", what)
 		return
 	}
-	if c.dryRun() && (found == writes || found == loses) {
+	if c.dryRun() && (found == writes || found == loses) || c.program == "gcloud" && c.onlyShown() {
 		found = reads
 	}
 	judge(l, found, what, about)
 	c.special(l, found, what, rest)
 }
 
+// onlyShown: gcloud compute ssh --dry-run prints the command that it would run.
+func (c command) onlyShown() bool {
+	line := strings.Join(c.words[:min(2, len(c.words))], " ")
+	return (line == "compute ssh" || line == "compute scp") && slices.Contains(c.options, "--dry-run")
+}
+
 // dryRun: exactly one option says so, in the way that the program knows, and
 // nothing takes it back.
 func (c command) dryRun() bool {
+	if c.program == "terraform" {
+		return c.words[0] == "fmt" && slices.ContainsFunc(c.options, func(o string) bool {
+			return strings.TrimLeft(o, "-") == "check" || strings.TrimLeft(o, "-") == "write=false"
+		}) &&
+			!slices.ContainsFunc(c.options, func(o string) bool {
+				return strings.HasPrefix(strings.TrimLeft(o, "-"), "check=") || strings.TrimLeft(o, "-") == "write" || strings.TrimLeft(o, "-") == "write=true"
+			})
+	}
 	n, good := 0, false
 	for _, o := range c.options {
 		switch {

@@ -27,6 +27,11 @@ func (c command) special(l *finding.List, found class, what string, rest []strin
 		if scaledToNothing(c.options) || slices.ContainsFunc(rest, func(w string) bool { return strings.HasSuffix(w, "=0") }) && strings.Contains(what, "scale") {
 			l.Add(sallyport.Critical, "%s ends every copy", what)
 		}
+	case "terraform":
+		if c.words[0] == "apply" {
+			l.Effect(sallyport.EffectDestroy)
+			l.Lost("%s destroys what the configuration no longer names", what)
+		}
 	case "helm":
 		if found == writes && has(c.options, "--force") {
 			l.Effect(sallyport.EffectDelete)
@@ -66,6 +71,11 @@ func (c command) awsOptions(l *finding.List, what string) {
 
 func (c command) kubectl(l *finding.List, found class, what string, rest []string) {
 	if found == reads {
+		if raw := c.raw(); strings.Contains(raw, "secret") {
+			l.Add(sallyport.Critical, "%s reads secrets of the cluster past its kinds", what)
+		} else if strings.Contains(raw, "/proxy") || strings.Contains(raw, "/exec") || strings.Contains(raw, "/attach") || strings.Contains(raw, "/portforward") {
+			l.Add(sallyport.Critical, "%s asks something in the cluster by an address: it may act", what)
+		}
 		for _, w := range rest {
 			for kind := range strings.SplitSeq(strings.ToLower(w), ",") {
 				kind, _, _ = strings.Cut(kind, "/")
@@ -101,6 +111,14 @@ func (c command) kubectl(l *finding.List, found class, what string, rest []strin
 	}
 }
 
+// raw is the address that kubectl get --raw asks for, in small letters.
+func (c command) raw() string {
+	if !has(c.options, "--raw") || c.words[0] != "get" {
+		return ""
+	}
+	return strings.ToLower(strings.Join(append(slices.Clone(c.options), c.words...), " "))
+}
+
 func has(options []string, names ...string) bool {
 	return slices.ContainsFunc(options, func(o string) bool {
 		name, _, _ := strings.Cut(o, "=")
@@ -129,9 +147,9 @@ func scaledToNothing(options []string) bool {
 // values of a release, the environment of a project, the state of machines.
 var shown = map[string][]string{
 	"helm":           {"get values", "get all", "get manifest", "get hooks", "env"},
-	"docker":         {"compose config", "compose convert"},
+	"docker":         {"compose config", "compose convert", "inspect", "container inspect"},
 	"docker-compose": {"config", "convert"},
-	"terraform":      {"output", "state show", "state pull"},
+	"terraform":      {"output", "show", "state show", "state pull"},
 	"vault":          {"token lookup", "print token"},
 	"doctl":          {"databases get", "databases list", "databases connection", "databases user"},
 }

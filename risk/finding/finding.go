@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"unicode/utf8"
 
 	"sallyport.dev/sallyport"
 )
@@ -23,6 +24,8 @@ const (
 	maxName    = 256 // bytes of one object's name
 	maxEffects = 16
 	maxParts   = 32
+	maxPart    = 4096 // bytes of one; what shows it shortens it for the eye, and says so
+	maxTexts   = 24 << 10
 	maxLabel   = 64  // bytes
 	maxAmounts = 256 // more cannot be counted, so they are critical
 )
@@ -33,6 +36,8 @@ type List struct {
 	objects []string
 	effects []string
 	parts   []sallyport.Part
+	texts   int  // bytes of the parts
+	more    bool // there were more parts than are kept
 	amounts []sallyport.Amount
 }
 
@@ -78,9 +83,17 @@ func (l *List) Effect(name string) {
 // JSON Pointer into the arguments, or "". Parts are shown in the order in which
 // they are noted: the most dangerous first.
 func (l *List) Part(path, label, text string) {
-	p := sallyport.Part{Path: clip(path, maxName), Label: clip(label, maxLabel), Text: clip(text, 2*maxName)}
-	if text != "" && len(l.parts) < maxParts && !slices.Contains(l.parts, p) {
-		l.parts = append(l.parts, p)
+	most := maxPart
+	if l.texts > maxTexts {
+		most = 2 * maxName
+	}
+	p := sallyport.Part{Path: clip(path, maxName), Label: clip(label, maxLabel), Text: clip(text, most)}
+	switch {
+	case text == "" || slices.Contains(l.parts, p):
+	case label == sallyport.PartsLeftOut || len(l.parts) >= maxParts:
+		l.more = true
+	default:
+		l.parts, l.texts = append(l.parts, p), l.texts+len(p.Text)
 	}
 }
 
@@ -182,6 +195,9 @@ func (l *List) Risk() sallyport.Risk {
 	r.Objects = append(r.Objects, l.objects...)
 	r.Effects = slices.Sorted(slices.Values(l.effects))
 	r.Parts, r.Amounts = slices.Clone(l.parts), slices.Clone(l.amounts)
+	if l.more {
+		r.Parts = append(r.Parts, sallyport.Part{Label: sallyport.PartsLeftOut, Text: "more parts than are listed: read the arguments"})
+	}
 	return r
 }
 
@@ -192,12 +208,18 @@ func One(level sallyport.Level, format string, args ...any) sallyport.Risk {
 	return l.Risk()
 }
 
+// clip leaves the middle out of what is too long, and says how much: a tail that is
+// not seen could hold what matters.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for n > 0 && s[n]&0xC0 == 0x80 {
-		n--
+	head, tail := n*2/3, len(s)-n/3
+	for head > 0 && !utf8.RuneStart(s[head]) {
+		head--
 	}
-	return s[:n] + "…"
+	for tail < len(s) && !utf8.RuneStart(s[tail]) {
+		tail++
+	}
+	return fmt.Sprintf("%s… %d bytes more …%s", s[:head], tail-head, s[tail:])
 }

@@ -52,15 +52,27 @@ func TestBounds(t *testing.T) {
 		l.Amount(sallyport.Amount{Value: "1"})
 	}
 	r := l.Risk()
-	if len(r.Parts) > 32 || len(r.Effects) > 16 || len(r.Amounts) > 256 {
+	if len(r.Parts) != 33 || r.Parts[32].Label != sallyport.PartsLeftOut || len(r.Effects) > 16 || len(r.Amounts) > 256 {
 		t.Errorf("%d parts, %d effects, %d amounts", len(r.Parts), len(r.Effects), len(r.Amounts))
 	}
 	if r.Level != sallyport.Critical {
 		t.Errorf("amounts that were dropped leave it %s", r.Level)
 	}
 	var long finding.List
-	long.Part("/p", "sql", strings.Repeat("é", 4000))
-	if p := long.Risk().Parts[0]; len(p.Text) > 600 || !utf8.ValidString(p.Text) || !strings.HasSuffix(p.Text, "…") {
+	long.Part("/p", "sql", strings.Repeat("é", 40_000)+"; DROP TABLE x")
+	if p := long.Risk().Parts[0]; len(p.Text) > 4200 || !utf8.ValidString(p.Text) || !strings.HasSuffix(p.Text, "; DROP TABLE x") || !strings.Contains(p.Text, " bytes more …") {
 		t.Errorf("a long part is %d bytes, %q", len(p.Text), p.Text[len(p.Text)-8:])
+	}
+	total := 0
+	for _, p := range r.Parts {
+		total += len(p.Text)
+	}
+	if total > 64<<10 {
+		t.Errorf("the parts have %d bytes in all", total)
+	}
+	var merged finding.List
+	merged.Merge(r)
+	if parts := merged.Risk().Parts; parts[len(parts)-1].Label != sallyport.PartsLeftOut {
+		t.Error("a verdict that is merged forgets that parts were left out")
 	}
 }

@@ -121,7 +121,10 @@ func Executed(name string) bool {
 var ownModules = set(`argparse base64 bisect bz2 codecs collections contextlib copyreg csv datetime decimal enum fnmatch fractions functools gettext hashlib
 	heapq importlib io json keyword linecache lzma math numbers operator os pathlib posixpath py_compile random re reprlib runpy shutil site stat statistics string
 	struct tempfile textwrap threading token tokenize traceback types typing warnings weakref zlib _collections_abc _compression _csv _datetime _decimal
-	_hashlib _json _statistics _weakrefset _strptime _pydatetime _pydecimal _colorize _struct _bisect _random binascii calendar locale ast inspect dis opcode`)
+	_hashlib _json _statistics _weakrefset _strptime _pydatetime _pydecimal _colorize _struct _bisect _random binascii calendar locale ast inspect dis opcode
+	array bz2 cmath configparser copy csv difflib fnmatch fractions functools glob gzip hmac html ipaddress itertools platform pprint sys tarfile time tomllib unicodedata urllib
+	uuid xml zipfile zoneinfo statistics hashlib decimal collections base64 bisect enum datetime numpy pandas yaml torch sklearn scipy matplotlib tensorflow requests django flask transformers
+	dateutil pytz six pyarrow charset_normalizer quopri stringprep plistlib`)
 
 // shadows tells a file that Python would take for one of its own modules.
 func shadows(s string) bool {

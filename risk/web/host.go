@@ -4,6 +4,7 @@ import (
 	"encoding/base32"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,15 +15,37 @@ import (
 	"sallyport.dev/sallyport/risk/finding"
 )
 
-// innerNames lead to the machine itself or to a cloud's credentials.
-var innerNames = []string{"localhost", "metadata", "metadata.google.internal", "instance-data", "metadata.azure.internal", "metadata.tencentyun.com",
-	"metadata.platformequinix.com", "kubernetes.default", "kubernetes.default.svc", "host.docker.internal", "gateway.docker.internal"}
+// metadataNames lead to a cloud's credentials, hereNames to the machine itself or to
+// what commands it.
+var (
+	metadataNames = []string{"metadata", "metadata.google.internal", "instance-data", "metadata.azure.internal", "metadata.tencentyun.com", "metadata.platformequinix.com"}
+	hereNames     = []string{"localhost", "kubernetes.default", "kubernetes.default.svc", "host.docker.internal", "gateway.docker.internal"}
+)
+
+// A nearness says how much it counts that a host is this machine, or one of a
+// private network: to ask there reads what the outside cannot, to change
+// something there is more.
+type nearness struct{ here, private sallyport.Level }
+
+func nearTo(r Request, verb string) nearness {
+	if r.Guessed {
+		verb = ""
+	}
+	return near(verb)
+}
+
+func near(verb string) nearness {
+	if safe(strings.ToUpper(strings.TrimSpace(verb))) {
+		return nearness{sallyport.Medium, sallyport.Medium}
+	}
+	return nearness{sallyport.Critical, sallyport.High}
+}
 
 // mapped are domains whose names stand for the address written in them.
 var mapped = []string{"nip.io", "sslip.io", "xip.io", "localtest.me", "lvh.me", "vcap.me", "lacolhost.com", "rbndr.us", "1u.ms"}
 
 // A host is where a request goes, as programs understand it.
-func host(l *finding.List, u *url.URL) string {
+func host(l *finding.List, u *url.URL, n nearness) string {
 	raw := u.Hostname()
 	name := strings.ToLower(norm.NFKC.String(raw))
 	name = strings.Map(func(r rune) rune {
@@ -52,8 +75,8 @@ func host(l *finding.List, u *url.URL) string {
 		l.Part("", "host", name)
 		l.Add(sallyport.Critical, "the host %s %s", name, why)
 	}
-	port(l, u)
-	inner(l, name)
+	port(l, u, n)
+	inner(l, name, n)
 	labels(l, name)
 	return name
 }
@@ -67,9 +90,9 @@ func isAddress(s string) bool {
 // something else.
 var strange = map[int]string{21: "FTP", 22: "SSH", 23: "Telnet", 25: "mail", 110: "mail", 111: "RPC", 135: "RPC", 139: "file shares", 143: "mail", 389: "LDAP",
 	445: "file shares", 465: "mail", 587: "mail", 873: "rsync", 2375: "Docker", 2376: "Docker", 2379: "etcd", 3306: "MySQL", 4243: "Docker", 5432: "PostgreSQL",
-	6379: "Redis", 6443: "Kubernetes", 10250: "Kubernetes", 10255: "Kubernetes", 11211: "memcached", 27017: "MongoDB"}
+	6379: "Redis", 7379: "Redis", 9222: "a browser's remote control", 9229: "a debugger", 6443: "Kubernetes", 10250: "Kubernetes", 10255: "Kubernetes", 11211: "memcached", 27017: "MongoDB"}
 
-func port(l *finding.List, u *url.URL) {
+func port(l *finding.List, u *url.URL, near nearness) {
 	p := u.Port()
 	if p == "" {
 		return
@@ -78,17 +101,24 @@ func port(l *finding.List, u *url.URL) {
 	switch {
 	case err != nil || n < 1 || n > 65535:
 		l.Add(sallyport.Critical, "the URL's port %s is none", p)
+	case n == 6443 || n == 2379: // they speak HTTP
+		l.Add(near.private, "port %d is one of %s", n, strange[n])
 	case strange[n] != "":
 		l.Add(sallyport.High, "port %d is one of %s, not of the web", n, strange[n])
 	}
 }
 
-func inner(l *finding.List, host string) {
-	for _, n := range innerNames {
-		if host == n || strings.HasSuffix(host, "."+n) || strings.HasPrefix(host, n+".svc.") {
-			l.Add(sallyport.Critical, "the host %s is this machine or a cloud's metadata service", host)
-			return
-		}
+func inner(l *finding.List, host string, near nearness) {
+	is := func(n string) bool {
+		return host == n || strings.HasSuffix(host, "."+n) || strings.HasPrefix(host, n+".svc.")
+	}
+	switch {
+	case slices.ContainsFunc(metadataNames, is):
+		l.Add(sallyport.Critical, "the host %s is a cloud's metadata service", host)
+		return
+	case slices.ContainsFunc(hereNames, is):
+		l.Add(near.here, "the host %s is this machine or its cluster", host)
+		return
 	}
 	for _, m := range mapped {
 		if host == m || strings.HasSuffix(host, "."+m) {
@@ -99,15 +129,15 @@ func inner(l *finding.List, host string) {
 	addr, err := netip.ParseAddr(host)
 	switch {
 	case err == nil:
-		where(l, host, addr.WithZone(""))
+		where(l, host, addr.WithZone(""), near)
 	case odd(host):
 		l.Add(sallyport.Critical, "the host %s is an address in an unusual form", host)
 	case !strings.Contains(host, ".") && !strings.Contains(host, ":"):
-		l.Add(sallyport.High, "the host %s is a name of the local network", host)
+		l.Add(near.private, "the host %s is a name of the local network", host)
 	default:
-		for _, end := range []string{".internal", ".local", ".lan", ".intranet", ".corp", ".home.arpa", ".cluster.local", ".consul"} {
+		for _, end := range []string{".internal", ".local", ".lan", ".intranet", ".corp", ".home.arpa", ".cluster.local", ".consul", ".svc"} {
 			if strings.HasSuffix(host, end) {
-				l.Add(sallyport.High, "the host %s is in a private network", host)
+				l.Add(near.private, "the host %s is in a private network", host)
 				return
 			}
 		}
@@ -126,16 +156,17 @@ var (
 	sixto4   = netip.MustParsePrefix("2002::/16")         // RFC 3056
 	teredo   = netip.MustParsePrefix("2001::/32")         // RFC 4380
 	compat   = netip.MustParsePrefix("::/96")             // RFC 4291: IPv4-compatible
+	siit     = netip.MustParsePrefix("::ffff:0:0:0/96")   // RFC 7915: IPv4-translated
 	isatap   = netip.MustParsePrefix("fe80::5efe:0:0/96") // RFC 5214
 )
 
-func where(l *finding.List, host string, addr netip.Addr) {
+func where(l *finding.List, host string, addr netip.Addr, near nearness) {
 	addr = addr.Unmap()
 	if addr.Is6() {
 		b := addr.As16()
 		var in netip.Addr
 		switch {
-		case nat64.Contains(addr), isatap.Contains(addr), compat.Contains(addr) && b[12] != 0:
+		case nat64.Contains(addr), siit.Contains(addr), isatap.Contains(addr), compat.Contains(addr) && b[12] != 0:
 			in = netip.AddrFrom4([4]byte(b[12:16]))
 		case sixto4.Contains(addr):
 			in = netip.AddrFrom4([4]byte(b[2:6]))
@@ -144,19 +175,21 @@ func where(l *finding.List, host string, addr netip.Addr) {
 		}
 		if in.IsValid() {
 			l.Add(sallyport.High, "the host %s holds the address %s", host, in)
-			where(l, host, in)
+			where(l, host, in, nearness{sallyport.Critical, sallyport.High}) // it hides where it goes
 			return
 		}
 	}
 	switch {
 	case isMetadata(addr):
 		l.Add(sallyport.Critical, "the host %s is a cloud's metadata service", host)
-	case addr.IsLoopback() || addr.IsUnspecified() || zero.Contains(addr):
+	case addr.IsLoopback():
+		l.Add(near.here, "the host %s is this machine", host)
+	case addr.IsUnspecified() || zero.Contains(addr):
 		l.Add(sallyport.Critical, "the host %s is this machine", host)
 	case addr.IsLinkLocalUnicast() || addr.IsMulticast() || reserved.Contains(addr):
 		l.Add(sallyport.Critical, "the host %s is a link-local, multicast or reserved address", host)
 	case addr.IsPrivate() || carrier.Contains(addr):
-		l.Add(sallyport.High, "the host %s is in a private network", host)
+		l.Add(near.private, "the host %s is in a private network", host)
 	}
 }
 

@@ -19,6 +19,7 @@ type Request struct {
 	Headers map[string]string
 	Body    string
 	Known   bool // the operator chose the host: where it is does not count
+	Guessed bool // nobody said that Method is what is sent
 }
 
 // Judge says what the request would do. GET, HEAD and OPTIONS change nothing by
@@ -173,7 +174,7 @@ func address(l *finding.List, r Request, verb string) {
 	name := strings.ToLower(u.Hostname())
 	if r.Known {
 		l.Object(u.Host)
-	} else if name = host(l, u); name == "" {
+	} else if name = host(l, u, nearTo(r, verb)); name == "" {
 		return
 	}
 	if u.User != nil {
@@ -187,13 +188,16 @@ func address(l *finding.List, r Request, verb string) {
 	provider(l, verb, name, u)
 	words(l, verb, u)
 	query(l, verb, u)
+	if !r.Known && safe(strings.ToUpper(strings.TrimSpace(verb))) && isNear(name) {
+		nearby(l, u)
+	}
 }
 
 // provider sees the forms of clouds whose verbs stand in the path.
 func provider(l *finding.List, verb, host string, u *url.URL) {
 	switch {
 	case strings.HasSuffix(host, ".googleapis.com"):
-		if i := strings.LastIndexByte(u.Path, ':'); i >= 0 {
+		if i := strings.LastIndexByte(u.Path, ':'); i >= 0 && u.Path[i+1:] != "" && u.Path[i+1] >= 'a' && u.Path[i+1] <= 'z' {
 			if r := cloud.Action("google." + u.Path[i+1:]); r.Level > sallyport.Low {
 				l.Merge(r)
 			}
@@ -244,7 +248,7 @@ func query(l *finding.List, verb string, u *url.URL) {
 				if strings.HasPrefix(strings.ToLower(v), "http") && len(v) < wideValue {
 					nested, err := url.Parse(v)
 					if err == nil && nested.Host != "" {
-						inner(l, strings.ToLower(nested.Hostname()))
+						inner(l, strings.ToLower(nested.Hostname()), near(""))
 					}
 				}
 			default:

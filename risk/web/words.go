@@ -35,9 +35,13 @@ func words(l *finding.List, verb string, u *url.URL) {
 	}
 	apart := "-_ ." // titles of pages, unless something is asked of a script
 	if script(&last) || u.RawQuery != "" {
-		apart = "- ."
+		apart = "- "
 	}
-	if ws := cloud.Words(last); len(ws) <= 2 && !strings.ContainsAny(last, apart) &&
+	ws := cloud.Words(last)
+	if len(ws) > 1 && (ws[0] == "do" || ws[0] == "perform" || ws[0] == "force") {
+		ws = ws[1:]
+	}
+	if len(ws) <= 2 && !strings.ContainsAny(last, apart) &&
 		(slices.ContainsFunc(ws, func(w string) bool { return gone[w] }) || len(ws) > 0 && asked[ws[0]]) {
 		l.Add(sallyport.High, "the address says %s, which a server may do though the method only asks", last)
 	}
@@ -91,7 +95,7 @@ var gone = set("delete remove destroy purge drop shutdown reboot terminate unsub
 
 // asked are verbs that are hardly the name of anything: an address that ends in
 // one asks for it to be done.
-var asked = set("cancel run start stop restart execute exec trigger retry rerun resume suspend pause halt approve reject confirm activate deactivate enable disable revoke rollback revert flush publish unpublish resend unlock dismiss ban block unblock clear evict expire invalidate detach unmount")
+var asked = set("cancel run start stop restart execute exec trigger retry rerun resume suspend pause halt approve reject confirm activate deactivate enable disable revoke rollback revert flush logout signout logoff deauthorize deprovision publish unpublish resend unlock dismiss ban block unblock clear evict expire invalidate detach unmount")
 
 // asksOfOne are verbs that are names as well; after an identifier they are asked for.
 var asksOfOne = set("archive build close deploy lock merge open refresh release reset restore scale send submit sync trash accept charge pay refund capture void transfer withdraw rotate renew complete finish fail fire test ack acknowledge resolve assign")
