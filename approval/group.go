@@ -76,11 +76,20 @@ func group(tickets []sallyport.Ticket) Group {
 		}
 	}
 	n := len(tickets)
+	usual := map[string]bool{} // places where most have one value: any other stands out, whatever it looks like
+	for p := range paths {
+		for _, facts := range all {
+			if v, ok := facts[p]; ok && values[p+"\x00"+v]*2 > n {
+				usual[p] = true
+				break
+			}
+		}
+	}
 	for i, t := range tickets {
 		m := Member{Ticket: t.ID}
 		for _, p := range sortedKeys(all[i]) {
 			v := all[i][p]
-			if n > 1 && values[p+"\x00"+v]*2 <= n && forms[p+"\x00"+form(v)]*2 <= n {
+			if n > 1 && values[p+"\x00"+v]*2 <= n && (usual[p] || forms[p+"\x00"+form(v)]*2 <= n) {
 				text, _ := short(v, 80)
 				m.Differs = append(m.Differs, Visible(p)+" "+text)
 			}

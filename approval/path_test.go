@@ -525,6 +525,31 @@ func TestTO28_Flood(t *testing.T) {
 	}
 }
 
+// TO-28: what is unlike the others stands out although it is written like them, and
+// wherever it stands in the arguments.
+func TestTO28_OddValueOfTheSameForm(t *testing.T) {
+	for name, tt := range map[string]struct{ usual, odd, want string }{
+		"another word":    {`{"env":"staging","id":%d}`, `{"env":"production","id":%d}`, "/env \"production\""},
+		"another number":  {`{"days":30,"id":%d}`, `{"id":%d,"days":90}`, "/days 90"},
+		"deep":            {`{"a":{"b":[{"scope":"own"}]},"id":%d}`, `{"a":{"b":[{"scope":"all"}]},"id":%d}`, "/a/b/0/scope \"all\""},
+		"one more":        {`{"id":%d,"x":"a"}`, `{"id":%d,"x":"a","force":true}`, "/force true"},
+		"control: an id ": {`{"id":%d}`, `{"id":%d}`, ""},
+	} {
+		var tks []sallyport.Ticket
+		for i := range 20 {
+			args := tt.usual
+			if i == 11 {
+				args = tt.odd
+			}
+			tks = append(tks, sallyport.Ticket{ID: fmt.Sprint("tkt_", i), Binding: sallyport.Binding{Tool: "x", Args: json.RawMessage(fmt.Sprintf(args, 100+i))}})
+		}
+		g := approval.Groups(tks)[0]
+		if first := g.Tickets[0]; tt.want == "" && len(first.Differs) > 0 || tt.want != "" && (first.Ticket != "tkt_11" || !slices.Contains(first.Differs, tt.want)) || len(g.Tickets[1].Differs) > 0 {
+			t.Errorf("%s: the first is %+v, then %+v", name, first, g.Tickets[1])
+		}
+	}
+}
+
 // FO-59: of 20 approvals at once one counts for each admin, and one call runs;
 // approve and reject have one winner; twins need a decision each.
 func TestFO59_OneClickOneCall(t *testing.T) {

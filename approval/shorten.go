@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/redact/lookalike"
 )
 
 // run is how many blanks in a row are counted instead of shown.
@@ -200,12 +201,17 @@ func remarks(args json.RawMessage) []Line {
 		if !ok {
 			return
 		}
-		if list != "" && strings.Count(path, "/") == strings.Count(list, "/")+1 {
-			lists[list] = append(lists[list], s)
+		if all := addresses(s); len(all) >= many {
+			lists[path] = append(lists[path], all...)
+		} else if list != "" {
+			lists[every(path, list)] = append(lists[every(path, list)], s)
 		}
-		if b, ok := blob(s); ok {
+		if why := disguised(s); why != "" {
+			out = append(out, Line{"LOOKS LIKE", path + ": " + why})
+		}
+		if b, coding := blob(s); coding != "" {
 			sum := sha256.Sum256(b)
-			out = append(out, Line{"blob", fmt.Sprintf("%s is base64 of %d bytes, sha256 %s, %s", path, len(b), hex.EncodeToString(sum[:8]), opening(b))})
+			out = append(out, Line{"blob", fmt.Sprintf("%s is %s of %d bytes, sha256 %s, %s", path, coding, len(b), hex.EncodeToString(sum[:8]), opening(b))})
 		}
 	})
 	var sums []Line
@@ -220,6 +226,33 @@ func remarks(args json.RawMessage) []Line {
 		}
 	}
 	return append(sums, out...)
+}
+
+// disguised finds a word that is written so that it reads as another: letters of
+// two scripts in it, or only such of another script as pass for Latin ones, in a
+// text without a word that is plainly of that script. "" if there is none.
+func disguised(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 }) {
+		return ""
+	}
+	found, foreign := "", false
+	for w := range strings.FieldsFuncSeq(s[:min(len(s), 64<<10)], func(r rune) bool {
+		return !unicode.In(r, unicode.L, unicode.M, unicode.Nd) && r != '_'
+	}) {
+		why := lookalike.Disguised(w)
+		switch {
+		case why == "":
+			foreign = foreign || strings.ContainsFunc(w, func(r rune) bool { return r >= 0x370 })
+		case strings.ContainsFunc(w, func(r rune) bool { return r < 0x80 && unicode.IsLetter(r) }):
+			return fmt.Sprintf("%q %s", w, why)
+		case found == "":
+			found = fmt.Sprintf("%q %s", w, why)
+		}
+	}
+	if foreign {
+		return ""
+	}
+	return found
 }
 
 // odd names the items that are unlike most: of another domain, or of another
@@ -288,22 +321,56 @@ func form(s string) string {
 	return b.String()
 }
 
-var base64Text = regexp.MustCompile(`^[A-Za-z0-9+/_-]{120,}={0,2}$`)
+// every is the place of a value in all entries of a list: /to/3/email is /to/*/email.
+func every(path, list string) string {
+	if _, rest, ok := strings.Cut(strings.TrimPrefix(path, list+"/"), "/"); ok {
+		return list + "/*/" + rest
+	}
+	return list
+}
 
-// blob decodes base64 that is long enough to be meant as such.
-func blob(s string) ([]byte, bool) {
+// addresses are those in a text that is a list of them.
+func addresses(s string) []string {
+	if strings.Count(s, "@") < many {
+		return nil
+	}
+	return strings.FieldsFunc(s[:min(len(s), 64<<10)], func(r rune) bool { return r == ',' || r == ';' || unicode.IsSpace(r) })
+}
+
+var (
+	base64Text = regexp.MustCompile(`^[A-Za-z0-9+/_-]{16,}={0,2}$`)
+	hexText    = regexp.MustCompile(`^(?:[0-9A-Fa-f]{2}){12,}$`)
+	inAddress  = regexp.MustCompile(`^data:[^,]{0,100};base64,`)
+)
+
+// aBlob is from how many characters on a text of that alphabet is taken for a coded
+// one whatever it holds. What is shorter must be plain text when it is decoded,
+// which a name or a token is not.
+const aBlob = 120
+
+// blob decodes what is meant as base64 or hex, and says which.
+func blob(s string) (b []byte, coding string) {
+	s = inAddress.ReplaceAllString(s, "")
 	s = strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' {
 			return -1
 		}
 		return r
 	}, s)
-	if !base64Text.MatchString(s) {
-		return nil, false
+	var err error
+	switch {
+	case hexText.MatchString(s):
+		b, err = hex.DecodeString(s)
+		coding = "hex"
+	case base64Text.MatchString(s):
+		b, err = base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "=")))
+		coding = "base64"
 	}
-	s = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "="))
-	b, err := base64.RawStdEncoding.DecodeString(s)
-	return b, err == nil
+	plain := !bytes.ContainsFunc(b, func(r rune) bool { return r >= 0x7f || r < ' ' && r != '\n' && r != '\t' })
+	if err != nil || !plain && (coding == "hex" || len(s) < aBlob) {
+		return nil, ""
+	}
+	return b, coding
 }
 
 // opening says what a blob begins with.

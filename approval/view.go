@@ -119,6 +119,9 @@ func (v *View) danger(tk sallyport.Ticket) {
 		if shown[p.Label]++; shown[p.Label] > maxItems {
 			continue
 		}
+		if p.Label == sallyport.PartsLeftOut {
+			v.omit("dangerous parts beyond those that are listed")
+		}
 		text := v.shorten(p.Label, p.Text)
 		if p.Path != "" {
 			text += "   (" + v.shorten("a path", p.Path) + ")"

@@ -93,7 +93,7 @@ func compose(h happening, t sallyport.Ticket, mask Mask, page string, now time.T
 	}
 	text, whole := approval.NewView(masked, now).Card()
 	k.Text, k.Cut = cut(text, maxText)
-	k.Cut = k.Cut || !whole
+	k.Cut = k.Cut || !whole || len(t.Risk.Parts) > maxItems
 	return json.Marshal(m)
 }
 
