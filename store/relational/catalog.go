@@ -6,18 +6,23 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/store"
 )
 
-const pinColumns = "tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at, version FROM pins"
+const pinColumns = "tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at, version, accepted FROM pins"
 
 func scanPin(r scanner) (store.Pin, error) {
 	var p store.Pin
 	var definition []byte
 	var approved, updated int64
-	err := r.Scan(&p.Tenant, &p.Server, &p.Name, &p.Digest, &definition, &p.Status, &p.ApprovedBy, &approved, &updated, &p.Version)
+	var accepted string
+	err := r.Scan(&p.Tenant, &p.Server, &p.Name, &p.Digest, &definition, &p.Status, &p.ApprovedBy, &approved, &updated, &p.Version, &accepted)
+	if accepted != "" {
+		p.Accepted = strings.Split(accepted, "\n")
+	}
 	p.Definition, p.ApprovedAt, p.UpdatedAt = definition, timeAt(approved), timeAt(updated)
 	return p, err
 }
@@ -26,11 +31,11 @@ func scanPin(r scanner) (store.Pin, error) {
 func (s *Store) PutPins(ctx context.Context, pins []store.Pin, e sallyport.Entry) error {
 	return s.change(ctx, e, func(t *txn) error {
 		for _, p := range pins {
-			if _, err := t.exec(`INSERT INTO pins (tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at, version)
-					VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			if _, err := t.exec(`INSERT INTO pins (tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at, version, accepted)
+					VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 				ON CONFLICT (tenant, server, name) DO UPDATE SET digest = excluded.digest, definition = excluded.definition,
-					status = excluded.status, approved_by = excluded.approved_by, approved_at = excluded.approved_at, updated_at = excluded.updated_at, version = excluded.version`,
-				p.Tenant, p.Server, p.Name, p.Digest, []byte(p.Definition), p.Status, p.ApprovedBy, nanos(p.ApprovedAt), nanos(t.now), cmp.Or(p.Version, "1.0.0")); err != nil {
+					status = excluded.status, approved_by = excluded.approved_by, approved_at = excluded.approved_at, updated_at = excluded.updated_at, version = excluded.version, accepted = excluded.accepted`,
+				p.Tenant, p.Server, p.Name, p.Digest, []byte(p.Definition), p.Status, p.ApprovedBy, nanos(p.ApprovedAt), nanos(t.now), cmp.Or(p.Version, "1.0.0"), strings.Join(p.Accepted, "\n")); err != nil {
 				return err
 			}
 		}
@@ -87,10 +92,14 @@ func (s *Store) Servers(ctx context.Context, tenant string) ([]store.Server, err
 	return out, s.storeError(sallyport.Resolve, err)
 }
 
-// DeleteServer takes a server away, with its pins, or returns code NotFound.
+// DeleteServer takes a server away, with its pins and what is held at its
+// authorization server, or returns code NotFound.
 func (s *Store) DeleteServer(ctx context.Context, tenant, name string, e sallyport.Entry) error {
 	return s.change(ctx, e, func(t *txn) error {
 		if _, err := t.exec("DELETE FROM pins WHERE tenant = ? AND server = ?", tenant, name); err != nil {
+			return err
+		}
+		if _, err := t.exec("DELETE FROM upstream_holdings WHERE tenant = ? AND server = ?", tenant, name); err != nil {
 			return err
 		}
 		return t.deleteOne("server", name, "DELETE FROM servers WHERE tenant = ? AND name = ?", tenant, name)
@@ -113,7 +122,7 @@ func (s *Store) Secret(ctx context.Context, tenant, name string) ([]byte, error)
 	err := s.row(ctx, "SELECT ciphertext FROM secrets WHERE tenant = ? AND name = ?", tenant, name).Scan(&b)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, &sallyport.Error{Code: sallyport.NotFound, Step: sallyport.Execute, Message: fmt.Sprintf("there is no secret %.64q", name),
-			Hint: "an operator stores it with `sallyport secrets set NAME`"}
+			Hint: "an operator stores it with `sallyport secrets set` and this name"}
 	}
 	return b, s.storeError(sallyport.Execute, err)
 }

@@ -176,7 +176,11 @@ func (s *Store) Begin(ctx context.Context, b gateway.Begin) (int64, error) {
 		if err != nil {
 			return err
 		}
+		open, opens := 0, r == nil || r.State == sallyport.Failed
 		if r != nil {
+			if b.Repeats && (r.State == sallyport.Unknown || leaseOut(*r, t.now)) {
+				r.State = sallyport.Failed // its fence keeps out whoever had it
+			}
 			if err := t.blocked(sallyport.Execute, r, b.Fingerprint); err != nil {
 				return err
 			}
@@ -201,7 +205,6 @@ func (s *Store) Begin(ctx context.Context, b gateway.Begin) (int64, error) {
 				return changed
 			}
 		}
-		open, opens := 0, r == nil || r.State == sallyport.Failed
 		if opens {
 			if open, err = t.room(sallyport.Execute, b.Key); err != nil {
 				return err

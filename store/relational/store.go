@@ -37,6 +37,7 @@ type Store struct {
 	decideWithin time.Duration
 	runWithin    time.Duration
 	sign         time.Duration // of life, how long it is good for
+	address      string        // where other gateways reach this one
 	started      atomic.Bool   // by Recover
 	judgeFrom    time.Time     // when others may be missed; used in transactions only
 	rules        store.TicketRules

@@ -2,6 +2,8 @@ package relational
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -61,10 +63,30 @@ func (s *Store) Recover(ctx context.Context, writer string) (int, error) {
 
 // live puts this process's row there, or makes it good for longer.
 func (t *txn) live(now time.Time) error {
-	_, err := t.exec(`INSERT INTO writers (id, log, started_at, alive_until) VALUES (?, ?, ?, ?)
+	_, err := t.exec(`INSERT INTO writers (id, log, started_at, alive_until, address) VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET alive_until = excluded.alive_until`,
-		t.s.writer, t.s.LogWriter(), nanos(now), nanos(now.Add(t.s.sign)))
+		t.s.writer, t.s.LogWriter(), nanos(now), nanos(now.Add(t.s.sign)), t.s.address)
 	return err
+}
+
+// WithAddress tells the other gateways where they reach this one, HOST:PORT.
+func WithAddress(address string) Option { return func(s *Store) { s.address = address } }
+
+// Address says where the gateway with the given writer is, "" if it does not live
+// or cannot be reached.
+func (s *Store) Address(ctx context.Context, writer string) (address string, err error) {
+	err = s.update(ctx, sallyport.Execute, func(t *txn) error {
+		now, err := t.databaseTime()
+		if err != nil {
+			return err
+		}
+		err = t.row("SELECT address FROM writers WHERE id = ? AND alive_until > ?", writer, nanos(now)).Scan(&address)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return address, err
 }
 
 // abandon makes unknown what is executing by a writer that has no row and is

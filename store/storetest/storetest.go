@@ -30,6 +30,7 @@ type Store interface {
 	Servers
 	Secrets
 	gateway.Taints
+	TenantCalls
 	Record
 	Passkeys
 	Links
@@ -62,6 +63,7 @@ type Upkeep interface {
 	Reservations(ctx context.Context, f store.ReservationFilter) ([]sallyport.Reservation, error)
 	Resolve(ctx context.Context, r store.Resolution) error
 	Prune(ctx context.Context, before time.Time) (int, error)
+	ScriptKeys(ctx context.Context, tenant, principal, root string) ([]sallyport.ReservationKey, error)
 }
 
 // Agents are the callers.
@@ -130,6 +132,8 @@ func Run(t *testing.T, newPlace func(t *testing.T) Place) {
 	}{
 		{"Reservation", testReservation},
 		{"Conflicts", testConflicts},
+		{"Repeats", testRepeats},
+		{"ScriptKeys", testScriptKeys},
 		{"Lease", testLease},
 		{"Unchanged", testUnchanged},
 		{"Fence", testFence},
@@ -187,6 +191,7 @@ func Run(t *testing.T, newPlace func(t *testing.T) Place) {
 		{"Servers", testServers},
 		{"Secrets", testSecrets},
 		{"TO16_Taints", testTaints},
+		{"FO42_TenantCalls", testTenantCalls},
 		{"Record", testRecord},
 		{"Search", testSearch},
 		{"Erase", testErase},
