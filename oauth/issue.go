@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -52,7 +53,7 @@ func (s *Server) Issue(_ context.Context, agent sallyport.Agent, resource, opera
 		return Token{}, &sallyport.Error{
 			Code: sallyport.Invalid, Step: sallyport.Authenticate,
 			Message: fmt.Sprintf("no resource of this gateway is called %q", resource),
-			Hint:    fmt.Sprintf("tokens can be for %q", s.config.Resources),
+			Hint:    "tokens can be for " + strings.Join(s.config.Resources, ", ") + "; a new profile needs a restart",
 		}
 	}
 	if err := active(agent); err != nil || agent.ID == "" || agent.Tenant == "" {

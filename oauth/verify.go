@@ -51,12 +51,16 @@ func NewVerifier(c Config) (*Verifier, error) {
 }
 
 // For returns the authenticator of one resource: it takes only tokens with
-// exactly this audience. A resource that tokens cannot be for is an error.
-func (v *Verifier) For(resource string) (*Audience, error) {
-	if !slices.Contains(v.config.Resources, resource) {
-		return nil, fmt.Errorf("oauth: %q is none of the resources %q", resource, v.config.Resources)
+// exactly this audience, or another of its names. A resource that tokens cannot be
+// for is an error.
+func (v *Verifier) For(resource string, also ...string) (*Audience, error) {
+	names := append([]string{resource}, also...)
+	for _, name := range names {
+		if !slices.Contains(v.config.Resources, name) {
+			return nil, fmt.Errorf("oauth: %q is none of the resources %q", name, v.config.Resources)
+		}
 	}
-	return &Audience{v, resource}, nil
+	return &Audience{v, names}, nil
 }
 
 // Profiles implements gateway.Authenticator: each profile ("" is the default
@@ -76,7 +80,7 @@ func (p Profiles) Authenticate(ctx context.Context, profile, bearer string) (sal
 // An Audience takes the tokens of one resource.
 type Audience struct {
 	verifier *Verifier
-	resource string
+	names    []string // of the resource; the first is its own
 }
 
 // A verified token is one whose signature and form were found good. Whether it
@@ -100,9 +104,9 @@ func (a *Audience) Authenticate(ctx context.Context, bearer string) (sallyport.P
 	switch {
 	case !now.Before(t.principal.Expires.Add(Skew)):
 		return sallyport.Principal{}, unauthenticated("the token has expired", getAnother, nil)
-	case !slices.Contains(t.audience, a.resource):
+	case !slices.ContainsFunc(t.audience, func(aud string) bool { return slices.Contains(a.names, aud) }):
 		return sallyport.Principal{}, unauthenticated("the token is for another resource",
-			fmt.Sprintf("ask for one with resource=%s", a.resource), nil)
+			fmt.Sprintf("ask for one with resource=%s", a.names[0]), nil)
 	}
 	agent, err := v.config.Agents.Agent(ctx, t.principal.Tenant, t.principal.ID)
 	if err != nil && sallyport.CodeOf(err) != sallyport.NotFound {
