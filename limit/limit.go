@@ -147,7 +147,7 @@ func (l *Limiter) take(s *shard, k key, size int) error {
 		s.use[k] = u
 	}
 	if l.concurrent > 0 && u.inFlight >= l.concurrent {
-		return limited(fmt.Sprintf("%d of your calls are in flight, at most %d are allowed", u.inFlight, l.concurrent), retryInFlight)
+		return limited(fmt.Sprintf("your calls in flight: %d, allowed at once: %d", u.inFlight, l.concurrent), retryInFlight)
 	}
 	calls, wait, ok := l.calls.Next(u.calls, now, 1)
 	if !ok {
