@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/gateway/trust"
 )
 
 func lines(t testing.TB, name string) (out []string) {
@@ -35,7 +35,7 @@ func TestTO16_Detector(t *testing.T) {
 		if got != s && !strings.Contains(got, "masked") && !strings.Contains(s, "\u200b") {
 			t.Errorf("%q came out as %q", s, got)
 		}
-		return slices.Contains(findings, gateway.FlagInstructions)
+		return slices.Contains(findings, trust.FlagInstructions)
 	}
 	missed, alarms := 0, 0
 	injections, benign := lines(t, "injections.txt"), lines(t, "benign.txt")

@@ -152,7 +152,11 @@ func (c *copier) str(key string) error {
 	if err != nil || c.check {
 		return err
 	}
-	if clean := c.work.field(key, s); clean != s || repaired {
+	shown := s
+	if links := c.work.links; links != nil && key != "url" && key != "uri" { // an address is followed as it is, or not at all
+		shown = links(s)
+	}
+	if clean := c.work.field(key, shown); clean != s || repaired {
 		c.replace(start, end, clean, repaired)
 	}
 	return nil

@@ -17,12 +17,14 @@
 package redact
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/redact/inline"
 	"sallyport.dev/sallyport/redact/known"
 	"sallyport.dev/sallyport/redact/visible"
 	"sallyport.dev/sallyport/redact/wrap"
@@ -32,7 +34,8 @@ import (
 const (
 	DefaultMaxBytes = 1 << 20
 	MinMaxBytes     = 4 << 10
-	DefaultBase64   = 4 << 10
+	DefaultBase64   = 1 << 20
+	DefaultMaxImage = 8 << 20
 )
 
 // Options say how a Sanitiser works. The zero value has the defaults, without
@@ -45,6 +48,10 @@ type Options struct {
 	// Base64 is the longest run of base64, in bytes, that is looked into.
 	// 0 means DefaultBase64, less means none.
 	Base64 int
+	// Images are hosts whose images clients may load: names, *.NAME or *. (link.Filter)
+	Images []string
+	// MaxImage bounds an image or sound in a result, in bytes. 0 means DefaultMaxImage.
+	MaxImage int
 	// Schema, if set, checks structured content against tool.OutputSchema.
 	// Its error is never shown: it may quote the data.
 	Schema func(tool sallyport.Tool, structured json.RawMessage) error
@@ -70,6 +77,7 @@ func New(opt Options) *Sanitiser {
 		opt.MaxBytes = DefaultMaxBytes
 	}
 	opt.MaxBytes = max(opt.MaxBytes, MinMaxBytes)
+	opt.MaxImage = cmp.Or(opt.MaxImage, DefaultMaxImage)
 	if opt.Base64 == 0 {
 		opt.Base64 = DefaultBase64
 	}
@@ -119,6 +127,9 @@ func (s *Sanitiser) Result(reader string, tool sallyport.Tool, out sallyport.Out
 			Hint: "the result is withheld; see the gateway's log", Err: err,
 		}
 	}
+	var aside inline.Shelf
+	shown, seen := inline.Show(out.Content, &aside, s.opt.Images, s.opt.MaxImage)
+	out.Content = shown
 	w.know(s.opt.Known, out.Content)
 	w.recall(&s.memory, reader, out.Content)
 	c := newCopier(out.Content, w)
@@ -137,7 +148,8 @@ func (s *Sanitiser) Result(reader string, tool sallyport.Tool, out sallyport.Out
 		}
 		w.tally.notes = append(w.tally.notes, "untrusted: wrapped")
 	}
-	w.tally.notes = append(w.tally.notes, w.cut...)
+	clean = aside.Take(clean)
+	w.tally.notes = append(append(w.tally.notes, seen...), w.cut...)
 	isError = out.IsError || read.isError
 	if !isError {
 		w.tally.notes = append(w.tally.notes, s.schema(tool, read.structured)...)
@@ -221,6 +233,9 @@ func (s *Sanitiser) json(reader string, v json.RawMessage, show bool) json.RawMe
 	if err != nil {
 		return json.RawMessage(`{"withheld":"the rules for secrets did not load"}`)
 	}
+	if show {
+		w.links = s.links
+	}
 	w.know(s.opt.Known, v)
 	w.recall(&s.memory, reader, v)
 	out, err := newCopier(v, w).document()
@@ -230,13 +245,16 @@ func (s *Sanitiser) json(reader string, v json.RawMessage, show bool) json.RawMe
 	return out
 }
 
-// Text masks secrets and control characters in an error message, and bounds
-// it like a result.
+func (s *Sanitiser) links(text string) string { return inline.Text(text, s.opt.Images) }
+
+// Text masks secrets and control characters in an error message, takes the harm
+// out of its links, and bounds it like a result.
 func (s *Sanitiser) Text(t string) string {
 	w, err := s.work(false)
 	if err != nil {
 		return "(withheld: the rules for secrets did not load)"
 	}
+	t = s.links(t)
 	w.know(s.opt.Known, []byte(t))
 	total := len(t)
 	if total <= s.opt.MaxBytes {

@@ -57,7 +57,7 @@ func TestSecrets(t *testing.T) {
 		{"redis://:hunter2@cache:6379/0", "redis://:[masked: redis password]@cache:6379/0"},
 		{"mongodb+srv://u:pw@c.example/x, mongodb://u:pw@a:1,b:2/x", "mongodb+srv://u:[masked: mongodb password]@c.example/x, mongodb://u:[masked: mongodb password]@a:1,b:2/x"},
 		{"amqps://u:pw@mq/v", "amqps://u:[masked: amqp password]@mq/v"},
-		{"https://u:pw@host/p", "https://u:[masked: url password]@host/p"},
+		{"https://u:pw@host/p", "hxxps://u:[masked: url password]@host/p"},
 		{`dsn="mysql://u:pw@h/d"`, `dsn="mysql://u:[masked: mysql password]@h/d"`},
 		{"root:hunter2@tcp(127.0.0.1:3306)/shop", "root:[masked: mysql password]@tcp(127.0.0.1:3306)/shop"},
 		{"jdbc:postgresql://h/d?user=u&password=hunter2&ssl=true", "jdbc:postgresql://h/d?user=u&password=[masked: dsn password]&ssl=true"},

@@ -67,7 +67,7 @@ func (st *stream) next(piece []byte) string {
 	}
 	b.WriteString(text[at:cut])
 	st.told, st.held = text[max(0, cut-streamBack):cut], text[cut:]
-	out, _ := visible.Text(strings.ToValidUTF8(b.String(), "\uFFFD"))
+	out, _ := visible.Text(st.s.links(strings.ToValidUTF8(b.String(), "\uFFFD")))
 	return out
 }
 

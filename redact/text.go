@@ -13,8 +13,9 @@ import (
 type work struct {
 	rules *rules
 	pii   PII
-	b64   int  // longest base64 run to look into, in bytes of the run; 0 = none
-	show  bool // make hidden characters visible
+	b64   int                 // longest base64 run to look into, in bytes of the run; 0 = none
+	show  bool                // make hidden characters visible
+	links func(string) string // takes the harm out of links, in texts that clients show; or nil
 	tally tally
 
 	known  []Known  // by value, that stand in the document

@@ -35,14 +35,14 @@ func class(r rune) Kind {
 		}
 		return None
 	case r < 0xfe00:
-		if r == 0x3164 {
+		if r == 0x3164 || r >= 0xfdd0 && r <= 0xfdef {
 			return ZeroWidth
 		}
 		return None
 	case r <= 0xfe0f:
 		return Variation
 	case r < 0x10000:
-		if r == 0xfeff || r == 0xffa0 || r >= 0xfff0 && r <= 0xfffb {
+		if r == 0xfeff || r == 0xffa0 || r >= 0xfff0 && r <= 0xfffb || r >= 0xfffe {
 			return ZeroWidth
 		}
 		return None
@@ -50,7 +50,7 @@ func class(r rune) Kind {
 		return Variation
 	case r >= 0xe0000 && r <= 0xe0fff:
 		return Tag
-	case r >= 0x1d173 && r <= 0x1d17a, r >= 0x1bca0 && r <= 0x1bca3:
+	case r == 0x1d159, r >= 0x1d173 && r <= 0x1d17a, r >= 0x1bca0 && r <= 0x1bca3, r >= 0x13430 && r <= 0x1343f, r&0xfffe == 0xfffe:
 		return ZeroWidth
 	}
 	return None
@@ -74,6 +74,8 @@ func inContext(s string, i, size int, r rune) bool {
 		return unicode.In(prev, unicode.Han)
 	case r >= 0x180b && r <= 0x180f && r != 0x180e:
 		return unicode.In(prev, unicode.Mongolian) && !hidden(prev)
+	case r >= 0x13430 && r <= 0x1343f: // how hieroglyphs are grouped
+		return unicode.In(prev, unicode.Egyptian_Hieroglyphs)
 	case r >= 0xe0020 && r <= 0xe007f:
 		return inFlag(s, i)
 	}

@@ -47,6 +47,9 @@ func TestTO04_HiddenUnicode(t *testing.T) {
 		{"Hangul filler", "a\u3164b", `a\u{3164}b`},
 		{"byte order mark", "\ufeffa", `\u{feff}a`},
 		{"line separator", "a\u2028b", `a\u{2028}b`},
+		{"a note without a head", "a\U0001d159b", `a\u{1d159}b`},
+		{"joiner of hieroglyphs", "a\U00013431b", `a\u{13431}b`},
+		{"what is no character", "a\ufdd0\uffff\U0010fffeb", `a\u{fdd0}\u{ffff}\u{10fffe}b`},
 	} {
 		if got := visible.String(tt.in); got != tt.want {
 			t.Errorf("%s: String(%+q) = %+q, want %+q", tt.name, tt.in, got, tt.want)
@@ -59,7 +62,7 @@ func TestCleanTextIsUnchanged(t *testing.T) {
 		"", "plain", "a\tb\nc", "Zürich — naïve “quotes” … €", "日本語テキスト", "葛\U000e0100城",
 		"می\u200cخواهم", "شما", "שלום עולם", "क्\u200dष", "සිංහල ක්\u200dර",
 		"👨\u200d👩\u200d👧\u200d👦", "👩🏽\u200d🚀", "🏳\ufe0f\u200d🌈", "❤\ufe0f\u200d🔥", "1\ufe0f⃣", "©\ufe0f",
-		"🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", "🇨🇭", "→ ✓ ☃\ufe0e",
+		"🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", "🇨🇭", "→ ✓ ☃\ufe0e", "\U00013093\U00013430\U00013171",
 	} {
 		if got := visible.String(s); got != s {
 			t.Errorf("String(%+q) = %+q, want it unchanged", s, got)
