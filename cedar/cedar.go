@@ -47,6 +47,7 @@ type Engine struct {
 type set struct {
 	index      index
 	byID       map[cedargo.PolicyID]*policy
+	likes      likes
 	version    string
 	generation uint64
 }
@@ -125,7 +126,11 @@ func (e *Engine) Authorize(q gateway.Question) (gateway.Verdict, error) {
 	req := cedargo.Request{
 		Principal: ents.principal.UID, Action: act.uid, Resource: ents.resource.UID, Context: ctx,
 	}
-	return s.decide(found, ents, req), nil
+	v := s.decide(found, ents, req)
+	if v.Allow && len(s.likes[ents.skeleton]) > 0 {
+		v = s.alike(e, q, ents, act, ctx, v)
+	}
+	return v, nil
 }
 
 func (s *set) decide(found candidates, ents entities, req cedargo.Request) gateway.Verdict {

@@ -11,6 +11,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/redact/lookalike"
 )
 
 // Names of servers that the gateway gives to tools that come from none. The
@@ -25,6 +26,7 @@ type entities struct {
 	principal, resource types.Entity
 	server              types.EntityUID
 	groups              []types.EntityUID // the principal's tenant and roles
+	skeleton            string            // of the resource's name
 }
 
 // Get returns the principal or the resource. Nothing else has attributes.
@@ -61,9 +63,10 @@ type toolFacts struct {
 }
 
 type toolEntity struct {
-	facts  toolFacts
-	entity types.Entity
-	server types.EntityUID
+	facts    toolFacts
+	entity   types.Entity
+	server   types.EntityUID
+	skeleton string
 }
 
 func (c *entityCache) of(q gateway.Question) (entities, error) {
@@ -86,7 +89,7 @@ func (c *entityCache) of(q gateway.Question) (entities, error) {
 		tool = newToolEntity(facts)
 		c.tools.put(place, tool)
 	}
-	return entities{agent.entity, tool.entity, tool.server, agent.groups}, nil
+	return entities{agent.entity, tool.entity, tool.server, agent.groups, tool.skeleton}, nil
 }
 
 func factsOf(t sallyport.Tool) (toolFacts, error) {
@@ -148,8 +151,9 @@ func newAgentEntity(who sallyport.Principal) agentEntity {
 func newToolEntity(f toolFacts) toolEntity {
 	server := types.NewEntityUID("Server", types.String(f.server))
 	return toolEntity{
-		facts:  f,
-		server: server,
+		facts:    f,
+		server:   server,
+		skeleton: lookalike.Skeleton(f.name),
 		entity: types.Entity{
 			UID:     types.NewEntityUID(f.typ, types.String(f.name)),
 			Parents: types.NewEntityUIDSet(server),

@@ -48,7 +48,7 @@ func loadFS(dir string, fsys fs.FS) (*set, error) {
 		fatal.sort()
 		return nil, failure(fatal)
 	}
-	return &set{index: l.index, byID: l.byID, version: hex.EncodeToString(l.hash.Sum(nil))[:12]}, nil
+	return &set{index: l.index, byID: l.byID, likes: l.likes, version: hex.EncodeToString(l.hash.Sum(nil))[:12]}, nil
 }
 
 // A loader collects the policies of one folder and what is wrong with them.
@@ -62,13 +62,14 @@ type loader struct {
 	}
 	index    index
 	byID     map[cedargo.PolicyID]*policy
+	likes    likes
 	problems Problems
 }
 
 func newLoader(dir string, fsys fs.FS) *loader {
 	return &loader{
 		dir: dir, fsys: fsys, check: newChecker(), hash: sha256.New(),
-		index: make(index), byID: make(map[cedargo.PolicyID]*policy),
+		index: make(index), byID: make(map[cedargo.PolicyID]*policy), likes: likes{},
 	}
 }
 
@@ -226,6 +227,7 @@ func (l *loader) policy(name string, at int, src *cedargo.Policy) {
 	}
 	if len(faults) == 0 {
 		l.index.add(p)
+		l.likes.take(p)
 	}
 }
 
