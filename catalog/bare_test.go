@@ -3,11 +3,13 @@ package catalog
 import (
 	"encoding/json"
 	"testing"
+
+	"sallyport.dev/sallyport/catalog/profile"
 )
 
 // In a profile with bare names, tools are listed by their own, and found by both.
 func TestBareNames(t *testing.T) {
-	c, err := New(Options{Pins: &memory{}, Profiles: map[string][]string{"bare": {"a__*"}}, Bare: map[string]string{"bare": "a"}})
+	c, err := New(Options{Pins: &memory{}, Profiles: map[string]profile.Profile{"bare": {Names: []string{"a__*"}, Bare: "a"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

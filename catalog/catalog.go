@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/catalog/profile"
 	"sallyport.dev/sallyport/catalog/suspect"
-	"sallyport.dev/sallyport/wire"
 )
 
 // Pins remember what a tool was when it was approved or first seen.
@@ -36,6 +36,7 @@ type Pins interface {
 type Pin struct {
 	Definition json.RawMessage // nil if there is none
 	Version    string          // semantic, 1.0.0 at first sight
+	Accepted   []string        // remarks that whoever approved it has seen
 }
 
 // Options say what a catalogue is made of.
@@ -45,17 +46,16 @@ type Options struct {
 	Builtins []sallyport.Tool
 	// Manifests are the operator's tools and refinements.
 	Manifests []Manifest
-	// Profiles name subsets: exposed names, or beginnings of names with a * at
-	// the end. The default profile "" holds every tool.
-	Profiles map[string][]string
-	// Bare names, by profile, the one server whose tools are listed there by the
-	// names that they have at home. Policies, tickets and the record know them by
-	// their exposed names all the same.
-	Bare map[string]string
+	// Profiles shape what each endpoint shows. The default profile "" holds every
+	// tool as it is.
+	Profiles map[string]profile.Profile
 	// Pins are needed where there are upstreams.
 	Pins Pins
 	// Speaks tells whether a text gives orders to a model; nil: nobody can tell.
 	Speaks func(text string) bool
+	// Clean takes secrets out of what a server says of its tools, before anybody
+	// is told; nil leaves them in. What is pinned is what the server said.
+	Clean func(json.RawMessage) json.RawMessage
 	// Now is the clock by which deprecated tools are retired; nil is the real one.
 	Now func() time.Time
 	// Changed, if set, is told after each change of any tool; it must not block.
@@ -74,18 +74,18 @@ type Warning struct {
 type Catalog struct {
 	now atomic.Pointer[snapshot]
 
-	pins     Pins
-	profiles map[string][]string
-	bare     map[string]string
-	clock    func() time.Time
-	judge    suspect.Judge
-	changed  func()
+	pins    Pins
+	clock   func() time.Time
+	judge   suspect.Judge
+	changed func()
+	clean   func(json.RawMessage) json.RawMessage
 
 	// changing serialises what reads pins and then publishes what follows from
 	// them. It is taken before mu.
 	changing sync.Mutex
 
 	mu        sync.Mutex // guards what follows, and the making of snapshots
+	profiles  map[string]profile.Profile
 	builtins  []*entry
 	manifests []Manifest
 	own       []*entry // tools that manifests define
@@ -111,12 +111,14 @@ type entry struct {
 
 type snapshot struct {
 	generation uint64
+	entries    map[string]*entry // all tools, by exposed name, as no profile shapes them
 	views      map[string]*view
 	warnings   []Warning
 	until      time.Time // when the next tool retires, zero if none will
 
 	look    sync.Once           // fills in what follows, for who asks
-	remarks map[string][]string // what to be wary of, by exposed name
+	all     map[string][]string // what to be wary of, by exposed name
+	remarks map[string][]string // … and nobody has accepted
 }
 
 // view is what one profile sees.
@@ -128,7 +130,7 @@ type view struct {
 // New makes a catalogue. Errors name the builtin or manifest at fault.
 func New(o Options) (*Catalog, error) {
 	c := &Catalog{
-		pins: o.Pins, profiles: maps.Clone(o.Profiles), bare: maps.Clone(o.Bare), changed: o.Changed, clock: o.Now, judge: suspect.Judge{Speaks: o.Speaks},
+		pins: o.Pins, changed: o.Changed, clock: o.Now, judge: suspect.Judge{Speaks: o.Speaks}, clean: o.Clean,
 		sources: map[string]*source{}, told: map[string]bool{},
 	}
 	if c.clock == nil {
@@ -142,14 +144,14 @@ func New(o Options) (*Catalog, error) {
 		c.builtins = append(c.builtins, e)
 	}
 	c.now.Store(&snapshot{})
-	if err := c.SetManifests(o.Manifests); err != nil {
+	if err := c.Set(o.Profiles, o.Manifests); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// SetManifests replaces the operator's manifests, all or none of them.
-func (c *Catalog) SetManifests(manifests []Manifest) error {
+// Set replaces the operator's profiles and manifests, all or none of them.
+func (c *Catalog) Set(profiles map[string]profile.Profile, manifests []Manifest) error {
 	taken := map[string]string{}
 	for _, e := range c.builtins {
 		taken[e.tool.Name] = "the gateway itself"
@@ -173,9 +175,12 @@ func (c *Catalog) SetManifests(manifests []Manifest) error {
 		}
 		own = append(own, e)
 	}
+	if err := profile.Collision(profiles, taken); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.manifests, c.own = slices.Clone(manifests), own
+	c.profiles, c.manifests, c.own = maps.Clone(profiles), slices.Clone(manifests), own
 	c.publish()
 	return nil
 }
@@ -263,7 +268,8 @@ func (c *Catalog) publish() {
 		}
 	}
 	b.warnings = append(b.warnings, alikeServers(slices.Sorted(maps.Keys(c.sources)))...)
-	next := &snapshot{generation: c.now.Load().generation + 1, views: b.views(c.profiles, c.bare), warnings: b.warnings, until: b.until}
+	next := &snapshot{generation: c.now.Load().generation + 1, entries: b.entries, views: b.views(c.profiles, c.told), until: b.until}
+	next.warnings = b.warnings
 	slices.SortStableFunc(next.warnings, func(x, y Warning) int {
 		return strings.Compare(x.Server+"\x00"+x.Tool, y.Server+"\x00"+y.Tool)
 	})
@@ -301,48 +307,44 @@ func describe(o sallyport.Origin) string {
 	return fmt.Sprintf("tool %q of server %q", o.Name, o.Server)
 }
 
-func (b *builder) views(profiles map[string][]string, bare map[string]string) map[string]*view {
-	all := &view{entries: b.entries}
-	for _, name := range slices.Sorted(maps.Keys(b.entries)) {
-		all.list = append(all.list, b.entries[name].tool)
-	}
-	views := map[string]*view{"": all}
-	for profile, patterns := range profiles {
-		v := &view{entries: map[string]*entry{}}
-		for _, t := range all.list {
-			if matches(patterns, t.Name) {
-				v.add(b.entries[t.Name], bare[profile])
-			}
+func (b *builder) views(profiles map[string]profile.Profile, told map[string]bool) map[string]*view {
+	names := slices.Sorted(maps.Keys(b.entries))
+	views := map[string]*view{"": b.view(profile.All(), names)}
+	for _, name := range slices.Sorted(maps.Keys(profiles)) {
+		p := profiles[name]
+		views[name] = b.view(p, names)
+		for tool, why := range p.Unknown(told, func(tool string) bool { return b.entries[tool] != nil }) {
+			b.warnings = append(b.warnings, Warning{Tool: tool, Reason: fmt.Sprintf("profile %s: %s", name, why)})
 		}
-		slices.SortStableFunc(v.list, func(a, b sallyport.Tool) int { return strings.Compare(a.Shown(), b.Shown()) })
-		views[profile] = v
 	}
 	return views
 }
 
-// add takes a tool into a view, under its own name too if it is of the bare
-// server and no other tool has that name.
-func (v *view) add(e *entry, bare string) {
-	origin := e.tool.Origin
-	if bare != "" && origin.Server == bare && e.tool.Name == ExposedName(bare, origin.Name) && v.entries[origin.Name] == nil {
-		fresh := *e
-		if raw, err := wire.SetMember(e.tool.Definition, "name", wire.Quote(origin.Name)); err == nil {
-			fresh.tool.Alias, fresh.tool.Definition = origin.Name, raw
+func (b *builder) view(p profile.Profile, names []string) *view {
+	v := &view{entries: map[string]*entry{}}
+	for _, name := range names {
+		if p.Shows(name) {
+			v.add(b.entries[name], p)
 		}
-		e = &fresh
-		v.entries[origin.Name] = e
 	}
-	v.entries[e.tool.Name] = e
-	v.list = append(v.list, e.tool)
+	slices.SortStableFunc(v.list, func(a, b sallyport.Tool) int { return strings.Compare(a.Shown(), b.Shown()) })
+	return v
 }
 
-func matches(patterns []string, name string) bool {
-	for _, p := range patterns {
-		if prefix, ok := strings.CutSuffix(p, "*"); p == name || ok && strings.HasPrefix(name, prefix) {
-			return true
+// add takes a tool into a view, as the profile shows it. By its exposed name it is
+// found too, and is the same then.
+func (v *view) add(e *entry, p profile.Profile) {
+	origin := e.tool.Origin
+	bare := p.Bare != "" && origin.Server == p.Bare && e.tool.Name == ExposedName(p.Bare, origin.Name) && v.entries[origin.Name] == nil
+	if bare || p.Changes(e.tool.Name) {
+		fresh := *e
+		if fresh.tool = p.Shape(e.tool); bare {
+			fresh.tool = profile.Renamed(fresh.tool, origin.Name)
 		}
+		e = &fresh
 	}
-	return false
+	v.entries[e.tool.Name], v.entries[e.tool.Shown()] = e, e
+	v.list = append(v.list, e.tool)
 }
 
 // fault is an operator's mistake.

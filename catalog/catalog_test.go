@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/catalog/profile"
 	"sallyport.dev/sallyport/gateway"
 )
 
@@ -256,7 +257,7 @@ func TestFO32_MalformedToolsAreQuarantinedOneByOne(t *testing.T) {
 }
 
 func TestProfiles(t *testing.T) {
-	c := open(t, Options{Profiles: map[string][]string{"few": {"s__a", "r__*"}, "none": nil}})
+	c := open(t, Options{Profiles: map[string]profile.Profile{"few": {Names: []string{"s__a", "r__*"}}, "none": {}}})
 	set(t, c, "s", tool("a"), tool("b"))
 	set(t, c, "r", tool("c"))
 	for profile, want := range map[string]int{"": 3, "few": 2, "none": 0} {

@@ -74,7 +74,7 @@ func TestManifestWhole(t *testing.T) {
 	}
 	changed := m
 	changed.Code = "print('other')"
-	if err := c.SetManifests([]Manifest{changed}); err != nil {
+	if err := c.Set(nil, []Manifest{changed}); err != nil {
 		t.Fatal(err)
 	}
 	if again, _ := c.Resolve("", "resize"); again.Digest == got.Digest {
@@ -196,13 +196,13 @@ func TestLoadManifestsTellsAllMistakes(t *testing.T) {
 	}
 }
 
-func TestSetManifestsIsAllOrNothing(t *testing.T) {
+func TestSetIsAllOrNothing(t *testing.T) {
 	a, _ := ParseManifest("a.yaml", []byte("name: a\nlanguage: python\ncode: x\n"))
 	b := a
 	b.File = "b.yaml"
 	c := open(t, Options{Manifests: []Manifest{a}})
 	before := c.Generation()
-	if err := c.SetManifests([]Manifest{a, b}); err == nil || !strings.Contains(err.Error(), "a.yaml") || !strings.Contains(err.Error(), "b.yaml") {
+	if err := c.Set(nil, []Manifest{a, b}); err == nil || !strings.Contains(err.Error(), "a.yaml") || !strings.Contains(err.Error(), "b.yaml") {
 		t.Errorf("equal names: %v", err)
 	}
 	if c.Generation() != before {

@@ -10,14 +10,16 @@ import (
 	"sallyport.dev/sallyport/catalog/change"
 )
 
-// Approve pins an upstream tool as it is now and lifts its quarantine. want is
+// Approve pins an upstream tool as it is now, lifts its quarantine, and accepts
+// what there is to be wary of in it: that is not shown again unless it changes. want is
 // the digest that the operator looked at; "" stands for whatever is current.
 func (c *Catalog) Approve(ctx context.Context, name, want string) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
+	remarks := c.remarks(name)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, s, i := c.find(name)
+	e, s, _ := c.find(name)
+	c.mu.Unlock()
 	switch {
 	case e == nil:
 		return &sallyport.Error{
@@ -28,28 +30,40 @@ func (c *Catalog) Approve(ctx context.Context, name, want string) error {
 	case e.broken:
 		return fault("tool %q cannot be approved: %s", name, e.tool.StatusReason)
 	case want != "" && want != e.tool.Digest:
-		return &sallyport.Error{
-			Code: sallyport.Conflict, Step: sallyport.Resolve,
-			Message: fmt.Sprintf("tool %q changed again since you looked at it", name),
-			Hint:    "look at the difference once more",
-		}
+		return Moved(name)
 	}
 	pin := e.approved()
+	pin.Accepted = remarks
 	if err := c.pins.PutPin(ctx, e.tool.Origin.Server, e.tool.Origin.Name, pin); err != nil {
-		return &sallyport.Error{
-			Code: sallyport.Unavailable, Step: sallyport.Resolve,
-			Message: "the pin cannot be stored", Hint: "see the gateway's log", Err: err,
-		}
+		return Unstored(err)
 	}
-	c.release(s.server, i, pin)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.release(s.server, e.tool.Origin.Name, pin)
 	c.publish()
 	return nil
+}
+
+// Moved says that an approval is of something that is not there any more.
+func Moved(name string) error {
+	return &sallyport.Error{
+		Code: sallyport.Conflict, Step: sallyport.Resolve,
+		Message: fmt.Sprintf("%q changed again since you looked at it", name), Hint: "look at the difference once more",
+	}
+}
+
+// Unstored says that a pin could not be kept.
+func Unstored(err error) error {
+	return &sallyport.Error{
+		Code: sallyport.Unavailable, Step: sallyport.Resolve,
+		Message: "the pin cannot be stored", Hint: "see the gateway's log", Err: err,
+	}
 }
 
 // find looks an upstream tool up by exposed name, before refinement.
 // Preconditions: c.mu is held.
 func (c *Catalog) find(name string) (*entry, *source, int) {
-	published := c.now.Load().views[""].entries[name]
+	published := c.now.Load().entries[name]
 	if published == nil {
 		return nil, nil, 0
 	}
@@ -105,33 +119,40 @@ func (c *Catalog) Diff(name string) (Difference, error) {
 // approved is the pin that an approval makes of what the tool is now.
 func (e *entry) approved() Pin {
 	if e.pinned.Definition == nil {
-		return Pin{e.current, change.First}
+		return Pin{Definition: e.current, Version: change.First}
 	}
-	return Pin{e.current, change.Next(e.pinned.Version, change.Compare(e.pinned.Definition, e.current).Kind)}
+	return Pin{Definition: e.current, Version: change.Next(e.pinned.Version, change.Compare(e.pinned.Definition, e.current).Kind)}
 }
 
 // Recheck looks whether what is quarantined here because it changed was approved
-// elsewhere, at another gateway with the same store.
+// elsewhere, at another gateway with the same store. Calls go on meanwhile.
 func (c *Catalog) Recheck(ctx context.Context) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
+	var waiting []sallyport.Tool
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	var errs []error
-	released := false
 	for _, s := range c.sources {
-		for i, e := range s.entries {
-			if e.tool.Status != sallyport.ToolQuarantined || e.broken {
-				continue
-			}
-			pin, err := c.pins.GetPin(ctx, s.server, e.tool.Origin.Name)
-			if errs = append(errs, err); err == nil && pin.Definition != nil && digest(pin.Definition) == e.tool.Digest {
-				c.release(s.server, i, pin)
-				released = true
+		for _, e := range s.entries {
+			if e.tool.Status == sallyport.ToolQuarantined && !e.broken {
+				waiting = append(waiting, e.tool)
 			}
 		}
 	}
-	if released {
+	c.mu.Unlock()
+	var errs []error
+	released := map[[2]string]Pin{}
+	for _, t := range waiting {
+		pin, err := c.pins.GetPin(ctx, t.Origin.Server, t.Origin.Name)
+		if errs = append(errs, err); err == nil && pin.Definition != nil && digest(pin.Definition) == t.Digest {
+			released[[2]string{t.Origin.Server, t.Origin.Name}] = pin
+		}
+	}
+	if len(released) > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for origin, pin := range released { // changing is held: nothing has moved
+			c.release(origin[0], origin[1], pin)
+		}
 		c.publish()
 	}
 	return errors.Join(errs...)
@@ -139,12 +160,17 @@ func (c *Catalog) Recheck(ctx context.Context) error {
 
 // release lifts the quarantine of a tool whose pin is what it is.
 // Preconditions: c.mu is held.
-func (c *Catalog) release(server string, i int, pin Pin) {
+func (c *Catalog) release(server, tool string, pin Pin) {
 	s := *c.sources[server]
 	s.entries = slices.Clone(s.entries)
-	fresh := *s.entries[i]
-	fresh.pinned = pin
-	fresh.tool.Status, fresh.tool.StatusReason, fresh.tool.Version = sallyport.ToolActive, "", pin.Version
-	s.entries[i] = &fresh
+	for i, e := range s.entries {
+		if e.tool.Origin.Name != tool {
+			continue
+		}
+		fresh := *e
+		fresh.pinned = pin
+		fresh.tool.Status, fresh.tool.StatusReason, fresh.tool.Version = sallyport.ToolActive, "", pin.Version
+		s.entries[i] = &fresh
+	}
 	c.sources[server] = &s
 }

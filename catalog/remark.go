@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"sallyport.dev/sallyport"
@@ -10,28 +11,46 @@ import (
 )
 
 // Remarks tell, by exposed name, what an operator should be wary of in a tool
-// that may nevertheless be called. They depend on all tools that there are, not
-// on the order in which they came.
+// that may nevertheless be called, and has not accepted yet. They depend on all
+// tools that there are, not on the order in which they came.
 func (c *Catalog) Remarks() map[string][]string {
 	s := c.current()
 	s.look.Do(func() {
-		s.remarks = map[string][]string{}
-		entries := s.views[""].entries
-		alike(s.views[""].list, s.remarks)
-		servers := byOrigin(s.views[""].list)
+		all := map[string][]string{}
+		entries := s.entries
+		list := make([]sallyport.Tool, 0, len(entries))
+		for _, name := range slices.Sorted(maps.Keys(entries)) {
+			list = append(list, entries[name].tool)
+		}
+		alike(list, all)
+		servers := byOrigin(list)
 		for name, e := range entries {
 			for _, f := range e.found {
-				s.remarks[name] = append(s.remarks[name], f.String())
+				all[name] = append(all[name], f.String())
 			}
 			if e.raw == nil || e.broken {
 				continue
 			}
 			for _, f := range suspect.Mentions(e.raw, e.instructions, namesOf(servers, e.tool.Origin.Server, nil)) {
-				s.remarks[name] = append(s.remarks[name], f.String())
+				all[name] = append(all[name], f.String())
+			}
+		}
+		s.all, s.remarks = all, map[string][]string{}
+		for name, said := range all {
+			for _, r := range said {
+				if !slices.Contains(entries[name].pinned.Accepted, r) {
+					s.remarks[name] = append(s.remarks[name], r)
+				}
 			}
 		}
 	})
 	return s.remarks
+}
+
+// remarks are all that there is to be wary of in a tool, accepted or not.
+func (c *Catalog) remarks(name string) []string {
+	c.Remarks()
+	return c.current().all[name]
 }
 
 // byOrigin tells whose tools have a name, exposed or at its origin; "" stands
@@ -57,8 +76,8 @@ func (c *Catalog) names(l Listing) suspect.Names {
 		}
 	}
 	var list []sallyport.Tool
-	if all := c.now.Load().views[""]; all != nil {
-		list = all.list
+	for _, e := range c.now.Load().entries {
+		list = append(list, e.tool)
 	}
 	return namesOf(byOrigin(list), l.Server, own)
 }

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/text/message"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/openapi/request"
+	"sallyport.dev/sallyport/catalog/literal"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -23,8 +25,6 @@ import (
 const (
 	maxSchemaBytes = 512 << 10
 	maxSchemaDepth = 64
-	maxNumber      = 1024 // characters of one number literal
-	maxExponent    = 4096 // a larger one would be multiplied out
 )
 
 // checker validates arguments for one schema. A nil schema checks nothing.
@@ -56,10 +56,10 @@ func compile(raw json.RawMessage) (*checker, error) {
 	if len(raw) > maxSchemaBytes {
 		return nil, fmt.Errorf("schema_too_complex: it has %d bytes, at most %d are taken", len(raw), maxSchemaBytes)
 	}
-	if depth(raw) > maxSchemaDepth {
+	if literal.Depth(raw) > maxSchemaDepth {
 		return nil, fmt.Errorf("schema_too_complex: it is nested deeper than %d levels", maxSchemaDepth)
 	}
-	if err := checkNumbers(raw); err != nil {
+	if err := literal.CheckNumbers(raw); err != nil {
 		return nil, err
 	}
 	c := &checker{}
@@ -129,6 +129,9 @@ func (c *Catalog) Validate(tool sallyport.Tool, args json.RawMessage) error {
 	if err == nil {
 		err = check.validate(args)
 	}
+	if err == nil && tool.Route != nil { // nobody is asked about a request that is never made
+		_, err = request.Build(tool.Route, args)
+	}
 	if err == nil {
 		return nil
 	}
@@ -150,7 +153,7 @@ func (c *Catalog) Validate(tool sallyport.Tool, args json.RawMessage) error {
 // CheckOutput checks structured content against the tool's output schema. A
 // tool without a usable one fits.
 func (c *Catalog) CheckOutput(tool sallyport.Tool, structured json.RawMessage) error {
-	e := c.now.Load().views[""].entries[tool.Name]
+	e := c.now.Load().entries[tool.Name]
 	if e == nil || e.output == nil || e.tool.Digest != tool.Digest {
 		return nil
 	}
@@ -160,7 +163,7 @@ func (c *Catalog) CheckOutput(tool sallyport.Tool, structured json.RawMessage) e
 // checker finds the compiled schema of a tool that Resolve returned, perhaps
 // from an earlier snapshot.
 func (c *Catalog) checker(tool sallyport.Tool) (*checker, error) {
-	if e := c.now.Load().views[""].entries[tool.Name]; e != nil && e.tool.Digest == tool.Digest {
+	if e := c.now.Load().entries[tool.Name]; e != nil && e.tool.Digest == tool.Digest {
 		if e.schema == nil {
 			return nil, errors.New("the schema itself is malformed")
 		}
@@ -174,19 +177,15 @@ func (c *checker) validate(args json.RawMessage) error {
 		return nil
 	}
 	if c.cost.recursive {
-		if err := c.cost.allows(depth(args)); err != nil {
+		if err := c.cost.allows(literal.Depth(args)); err != nil {
 			return err
 		}
 	}
-	d := decoder{raw: args}
-	doc := d.value()
-	if d.broken || d.i != len(args) {
-		return errors.New("they are not valid JSON")
+	doc, err := literal.Decode(args)
+	if err != nil {
+		return err
 	}
-	if d.costly != nil {
-		return d.costly
-	}
-	err := c.schema.Validate(doc)
+	err = c.schema.Validate(doc)
 	if v, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		return errors.New(strings.Join(leaves(v, nil), "; "))
 	}
@@ -209,67 +208,4 @@ func leaves(v *jsonschema.ValidationError, out []string) []string {
 		out = leaves(cause, out)
 	}
 	return out
-}
-
-// depth is the deepest nesting of valid JSON.
-func depth(raw []byte) int {
-	level, deepest := 0, 0
-	for i := 0; i < len(raw); i++ {
-		switch raw[i] {
-		case '"':
-			for i++; i < len(raw) && raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			level++
-			deepest = max(deepest, level)
-		case '}', ']':
-			level--
-		}
-	}
-	return deepest
-}
-
-// checkNumbers refuses numbers that would be costly to compute with. Their
-// literals otherwise pass as they are.
-func checkNumbers(raw []byte) error {
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case c == '"':
-			for i++; i < len(raw) && raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					i++
-				}
-			}
-		case c == '-' || c >= '0' && c <= '9':
-			from := i
-			for i < len(raw) && strings.IndexByte("+-.eE0123456789", raw[i]) >= 0 {
-				i++
-			}
-			if err := checkNumber(string(raw[from:i])); err != nil {
-				return err
-			}
-			i--
-		}
-	}
-	return nil
-}
-
-func checkNumber(literal string) error {
-	if len(literal) > maxNumber {
-		return fmt.Errorf("a number of %d characters is too long, at most %d are taken", len(literal), maxNumber)
-	}
-	e := strings.IndexAny(literal, "eE")
-	if e < 0 {
-		return nil
-	}
-	exponent := 0
-	for _, c := range strings.TrimLeft(literal[e+1:], "+-") {
-		if exponent = exponent*10 + int(c-'0'); exponent > maxExponent {
-			return fmt.Errorf("the exponent of the number %.40s is too large, at most %d is taken", literal, maxExponent)
-		}
-	}
-	return nil
 }

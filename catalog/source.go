@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -55,7 +56,7 @@ func (c *Catalog) SetListing(ctx context.Context, l Listing) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	s := &source{server: l.Server}
-	names := c.names(l)
+	names, faces := c.names(l), c.faces(l.Server)
 	seen := map[string]bool{}
 	for i, raw := range l.Tools {
 		name, reason := originName(raw)
@@ -65,7 +66,10 @@ func (c *Catalog) SetListing(ctx context.Context, l Listing) error {
 			reason = "listed twice; the first one counts"
 		default:
 			seen[name] = true
-			s.entries = append(s.entries, c.take(ctx, l, name, raw, names))
+			e := c.take(ctx, l, name, raw, names, faces)
+			if s.entries = append(s.entries, e); e.tool.Status == sallyport.ToolActive {
+				faces.Add(l.Server, name)
+			}
 			continue
 		}
 		s.warnings = append(s.warnings, Warning{l.Server, name, fmt.Sprintf("tool %d of the list is refused: %s", i, reason)})
@@ -126,7 +130,7 @@ func originName(raw json.RawMessage) (name, reason string) {
 }
 
 // take makes an entry of one upstream tool and settles its pin.
-func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.RawMessage, names suspect.Names) *entry {
+func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.RawMessage, names suspect.Names, faces *suspect.Faces) *entry {
 	e := &entry{raw: raw, instructions: l.Instructions, tool: sallyport.Tool{
 		Name:     ExposedName(l.Server, name),
 		Version:  change.First,
@@ -152,8 +156,29 @@ func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.Raw
 	}
 	e.tool.Digest = digest(e.current)
 	e.found = c.judge.Look(name, raw, l.Instructions, names.Own)
-	c.settle(ctx, e, grave(slices.Concat(e.found, suspect.Mentions(raw, l.Instructions, names))))
+	why := grave(slices.Concat(e.found, suspect.Mentions(raw, l.Instructions, names)))
+	if server, other, ok := faces.Passes(name); ok {
+		why = cmp.Or(why, fmt.Sprintf("its name passes for %q of %s", other, owner(server)))
+	}
+	if c.clean != nil {
+		if cleaned := c.clean(e.tool.Definition); string(cleaned) != string(e.tool.Definition) {
+			e.tool.Definition = cleaned
+			e.found = append(e.found, suspect.Finding{Where: "/", What: "a secret is masked in it"})
+		}
+	}
+	c.settle(ctx, e, why)
 	return e
+}
+
+// faces are the names of all tools that can be called, but for one server's.
+func (c *Catalog) faces(but string) *suspect.Faces {
+	f := &suspect.Faces{}
+	for _, e := range c.now.Load().entries {
+		if o := e.tool.Origin; o.Server != but && e.tool.Status == sallyport.ToolActive {
+			f.Add(o.Server, o.Name)
+		}
+	}
+	return f
 }
 
 // read fills in description and schemas; it returns what is malformed.

@@ -113,8 +113,12 @@ func TestTO02_TextThatSteersAnothersTool(t *testing.T) {
 	if err := c.Approve(t.Context(), "x__weather", ""); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := c.Resolve("", "x__weather"); got.Status != sallyport.ToolActive || !flagged(c, "x__weather", "send_mail") {
-		t.Errorf("approved: %s, %v", got.Status, c.Remarks())
+	if got, _ := c.Resolve("", "x__weather"); got.Status != sallyport.ToolActive || flagged(c, "x__weather", "send_mail") {
+		t.Errorf("approved, and so accepted: %s, %v", got.Status, c.Remarks())
+	}
+	set(t, c, "z", tool("weather"))
+	if !flagged(c, "x__weather", "z") {
+		t.Errorf("what nobody has accepted yet is not flagged: %v", c.Remarks())
 	}
 	// The other order: nobody knew send_mail yet, so it is flagged.
 	c = open(t, Options{})

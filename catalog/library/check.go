@@ -36,7 +36,7 @@ func promptArgs(t sallyport.Tool, args json.RawMessage) string {
 		return wrong
 	}
 	var declared []string
-	for a := range wire.Elements(wire.Member(t.Definition, "arguments")) {
+	for a := range wire.Elements(t.InputSchema) {
 		name, _ := wire.String(wire.Member(a, "name"))
 		declared = append(declared, name)
 		if string(wire.Member(a, "required")) == "true" && wire.Member(args, name) == nil {

@@ -6,6 +6,7 @@
 package library
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -15,17 +16,17 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/catalog"
+	"sallyport.dev/sallyport/catalog/profile"
 )
-
-// A Profile is what the callers of one endpoint may see, before policies.
-type Profile struct {
-	Names []string // exposed names of prompts, or beginnings of names with a * at the end
-	Bare  string   // the one server whose names and addresses stay as they are, "" for none
-}
 
 // Options say what a library is made of. Each field may be its zero value.
 type Options struct {
-	Profiles map[string]Profile // the default one, "", holds everything
+	Profiles map[string]profile.Profile // the default one, "", holds everything
+
+	// Pins keep what prompts and templates were when they were approved or first
+	// seen; nil pins nothing.
+	Pins catalog.Pins
 
 	// Clean cleans what a server says of what it has, as results are cleaned.
 	Clean func(json.RawMessage) json.RawMessage
@@ -40,6 +41,7 @@ type Options struct {
 // A Listing is what one server says it holds.
 type Listing struct {
 	Server, Endpoint, Credential string
+	Instructions                 string
 	Timeout                      time.Duration // of a reading; 0 is the gateway's
 
 	Holds                         bool              // resources at all, listed or not
@@ -51,8 +53,13 @@ type Library struct {
 	o   Options
 	now atomic.Pointer[map[string]*view]
 
-	mu      sync.Mutex // guards what follows, and the making of snapshots
-	sources map[string]*source
+	// changing serialises what reads pins and then publishes what follows from
+	// them. It is taken before mu.
+	changing sync.Mutex
+
+	mu       sync.Mutex // guards what follows, and the making of snapshots
+	profiles map[string]profile.Profile
+	sources  map[string]*source
 }
 
 // source is what one server holds.
@@ -61,13 +68,14 @@ type source struct {
 	timeout  time.Duration
 	holds    bool
 	shelves  map[sallyport.Shelf][]sallyport.Tool
-	normal   map[string]bool // normal forms of the listed addresses
+	normal   map[string]bool   // normal forms of the listed addresses
+	pins     map[string]pinned // of prompts and templates, by handle
 	warnings []string
 }
 
 // view is what one profile sees.
 type view struct {
-	bare    string
+	profile profile.Profile
 	shelves map[sallyport.Shelf]*shelf
 	sources map[string]*source // of which every address can be read
 }
@@ -88,20 +96,30 @@ func New(o Options) *Library {
 	if o.Changed == nil {
 		o.Changed = func() {}
 	}
-	l := &Library{o: o, sources: map[string]*source{}}
+	l := &Library{o: o, profiles: o.Profiles, sources: map[string]*source{}}
 	l.publish()
 	return l
 }
 
 // SetListing replaces what one server holds. What cannot be used is left out,
 // one by one, and Warnings says why.
-func (l *Library) SetListing(in Listing) {
-	s := l.take(in)
+func (l *Library) SetListing(ctx context.Context, in Listing) {
+	l.changing.Lock()
+	defer l.changing.Unlock()
+	s := l.take(ctx, in)
 	l.mu.Lock()
 	l.sources[in.Server] = s
 	l.publish()
 	l.mu.Unlock()
 	l.o.Changed()
+}
+
+// SetProfiles replaces the profiles.
+func (l *Library) SetProfiles(profiles map[string]profile.Profile) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.profiles = profiles
+	l.publish()
 }
 
 // RemoveListing takes away what a server holds.
@@ -125,30 +143,27 @@ func (l *Library) Warnings(server string) []string {
 
 // publish makes the next snapshot. Preconditions: l.mu is held, or nobody has l yet.
 func (l *Library) publish() {
-	next := map[string]*view{"": l.view(nil)}
-	for name, p := range l.o.Profiles {
-		next[name] = l.view(&p)
+	next := map[string]*view{"": l.view(profile.All())}
+	for name, p := range l.profiles {
+		next[name] = l.view(p)
 	}
 	l.now.Store(&next)
 }
 
-func (l *Library) view(p *Profile) *view {
-	v := &view{shelves: map[sallyport.Shelf]*shelf{}, sources: map[string]*source{}}
-	if p != nil {
-		v.bare = p.Bare
-	}
+func (l *Library) view(p profile.Profile) *view {
+	v := &view{profile: p, shelves: map[sallyport.Shelf]*shelf{}, sources: map[string]*source{}}
 	for _, kind := range sallyport.Shelves {
 		v.shelves[kind] = &shelf{by: map[string]int{}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.sources)) {
 		s := l.sources[name]
-		if p == nil || p.whole(name) {
+		if p.Whole(name) {
 			v.sources[name] = s
 		}
 		for kind, list := range s.shelves {
 			for _, t := range list {
-				if p == nil || p.shows(t) {
-					v.shelves[kind].add(t, v.bare == name)
+				if kind == sallyport.Prompts && p.Shows(t.Name) || kind != sallyport.Prompts && p.Whole(name) {
+					v.shelves[kind].list = append(v.shelves[kind].list, shape(p, t))
 				}
 			}
 		}
@@ -159,26 +174,17 @@ func (l *Library) view(p *Profile) *view {
 	return v
 }
 
-// whole reports whether everything of a server is in the profile.
-func (p *Profile) whole(server string) bool {
-	return slices.ContainsFunc(p.Names, func(pattern string) bool {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		return open && strings.HasPrefix(server+"__", prefix)
-	})
-}
-
-func (p *Profile) shows(t sallyport.Tool) bool {
-	if t.Shelf != sallyport.Prompts {
-		return p.whole(t.Origin.Server)
+// shape is a thing as a profile shows it. Names and words of prompts are the
+// operator's to change; addresses are what policies decide by, and what servers
+// link to, so they stay.
+func shape(p profile.Profile, t sallyport.Tool) sallyport.Tool {
+	if t.Shelf == sallyport.Prompts {
+		t = p.Shape(t)
 	}
-	return slices.ContainsFunc(p.Names, func(pattern string) bool { return sallyport.Matches(pattern, t.Name) })
-}
-
-func (s *shelf) add(t sallyport.Tool, bare bool) {
-	if bare {
+	if p.Bare == t.Origin.Server && p.Bare != "" {
 		t = unmapped(t)
 	}
-	s.list = append(s.list, t)
+	return t
 }
 
 // sort orders the list by what callers see. The first of equal names stays.
@@ -190,33 +196,24 @@ func (s *shelf) sort() {
 	}
 }
 
-func (l *Library) viewOf(profile string) *view { return (*l.now.Load())[profile] }
+func (l *Library) viewOf(name string) *view { return (*l.now.Load())[name] }
 
 // Shelf returns one list of a profile. whole is false while a server of the
 // profile has not told what it has; for the tools ("") it is all that is said.
-func (l *Library) Shelf(profile string, kind sallyport.Shelf) (list []sallyport.Tool, whole bool) {
-	v := l.viewOf(profile)
+func (l *Library) Shelf(name string, kind sallyport.Shelf) (list []sallyport.Tool, whole bool) {
+	v := l.viewOf(name)
 	if v == nil {
 		return nil, true
 	}
 	if s := v.shelves[kind]; s != nil {
 		list = s.list
 	}
-	p, subset := l.o.Profiles[profile]
 	for _, server := range l.o.Silent() {
-		if !subset || p.touches(server) {
+		if v.profile.Touches(server) {
 			return list, false
 		}
 	}
 	return list, true
-}
-
-// touches reports whether anything of a server can be in the profile.
-func (p *Profile) touches(server string) bool {
-	return slices.ContainsFunc(p.Names, func(pattern string) bool {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		return strings.HasPrefix(prefix, server+"__") || open && strings.HasPrefix(server+"__", prefix)
-	})
 }
 
 var errNotFound = &sallyport.Error{Code: sallyport.NotFound, Step: sallyport.Resolve, Message: "there is no such thing", Hint: "list what there is"}
@@ -246,8 +243,8 @@ func (l *Library) Find(profile string, kind sallyport.Shelf, name string) (sally
 
 func (v *view) unlisted(name string) (sallyport.Tool, error) {
 	server, address, ok := Reveal(name)
-	if v.sources[server] == nil && v.bare != "" && len(name) <= maxAddress {
-		server, address, ok = v.bare, name, true
+	if v.sources[server] == nil && v.profile.Bare != "" && len(name) <= maxAddress {
+		server, address, ok = v.profile.Bare, name, true
 	}
 	s := v.sources[server]
 	if !ok || s == nil || !s.holds || !valid(address) || !settled(address) || s.normal[address] {
@@ -258,7 +255,7 @@ func (v *view) unlisted(name string) (sallyport.Tool, error) {
 		Origin: s.origin, Manifest: sallyport.Manifest{Timeout: s.timeout},
 	}
 	t.Origin.Name = address
-	if v.bare == server {
+	if v.profile.Bare == server {
 		t.Alias = address
 	}
 	return t, nil
@@ -267,7 +264,7 @@ func (v *view) unlisted(name string) (sallyport.Tool, error) {
 // Address maps the addresses of resources in a result of a server's.
 func (l *Library) Address(profile string, tool sallyport.Tool, content json.RawMessage) json.RawMessage {
 	v := l.viewOf(profile)
-	if v == nil || v.bare == tool.Origin.Server {
+	if v == nil || v.profile.Bare == tool.Origin.Server {
 		return content
 	}
 	return rewrite(content, tool.Origin.Server)
@@ -275,7 +272,7 @@ func (l *Library) Address(profile string, tool sallyport.Tool, content json.RawM
 
 // Exposed is an address of a server's as the callers of a profile know it.
 func (l *Library) Exposed(profile, server, address string) string {
-	if v := l.viewOf(profile); v != nil && v.bare == server {
+	if v := l.viewOf(profile); v != nil && v.profile.Bare == server {
 		return address
 	}
 	return Expose(server, address)

@@ -1,6 +1,7 @@
 package library_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/catalog/library"
+	"sallyport.dev/sallyport/catalog/profile"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -21,7 +23,7 @@ func raws(all ...string) (out []json.RawMessage) {
 func filled(o library.Options) *library.Library {
 	l := library.New(o)
 	for _, server := range []string{"b", "a"} {
-		l.SetListing(library.Listing{
+		l.SetListing(context.Background(), library.Listing{
 			Server: server, Holds: true, Endpoint: "e-" + server,
 			Resources: raws(`{"uri":"file:///readme","name":"readme","size":1.0}`, `{"uri":"HTTP://H/x","name":"odd"}`),
 			Templates: raws(`{"uriTemplate":"db://{table}","name":"rows"}`),
@@ -117,14 +119,14 @@ func TestTO15OnlyOneSpelling(t *testing.T) {
 
 func TestServerWithoutResourcesIsNotAsked(t *testing.T) {
 	l := library.New(library.Options{})
-	l.SetListing(library.Listing{Server: "a", Prompts: raws(`{"name":"hi"}`)})
+	l.SetListing(context.Background(), library.Listing{Server: "a", Prompts: raws(`{"name":"hi"}`)})
 	if _, err := l.Find("", sallyport.Resources, "sallyport:a/db://users"); err == nil {
 		t.Error("a server that holds no resources would be asked for one")
 	}
 }
 
 func TestProfiles(t *testing.T) {
-	l := filled(library.Options{Profiles: map[string]library.Profile{
+	l := filled(library.Options{Profiles: map[string]profile.Profile{
 		"one": {Names: []string{"a__*"}}, "bare": {Names: []string{"a__*"}, Bare: "a"}, "prompt": {Names: []string{"a__hi"}},
 	}})
 	for _, tt := range []struct {
@@ -170,7 +172,7 @@ func TestOddItems(t *testing.T) {
 	l := library.New(library.Options{Clean: func(v json.RawMessage) json.RawMessage {
 		return json.RawMessage(strings.ReplaceAll(string(v), "hunter2", "[masked]"))
 	}})
-	l.SetListing(library.Listing{
+	l.SetListing(context.Background(), library.Listing{
 		Server: "a", Resources: raws(`{"uri":"x:1","description":"hunter2"}`, `{"uri":"x:1"}`, `{"uri":7}`, `{}`, `[]`, `{"uri":"x:hunter2"}`, `{"uri":"x:2"`, `{"uri":"a b"}`),
 		Templates: raws(`{"uriTemplate":"~{x}"}`),
 	})
@@ -191,7 +193,7 @@ func TestOddItems(t *testing.T) {
 
 // FO-07: links and embedded resources get the same addresses.
 func TestFO07AddressesInResults(t *testing.T) {
-	l := filled(library.Options{Profiles: map[string]library.Profile{"bare": {Names: []string{"a__*"}, Bare: "a"}}})
+	l := filled(library.Options{Profiles: map[string]profile.Profile{"bare": {Names: []string{"a__*"}, Bare: "a"}}})
 	in := `{ "content":[{"type":"text","text":"see file:///readme"},{"type":"resource_link","uri":"file:///readme","n":1.0} , ` +
 		`{"type":"resource","resource":{"uri":"sallyport:b/x:1","text":"uri"}},{"type":"resource","resource":{"uri":7}}],"structuredContent":{"uri":"x:1"}}`
 	tool := sallyport.Tool{Origin: sallyport.Origin{Server: "a"}}
@@ -238,7 +240,7 @@ func TestCheckPromptArguments(t *testing.T) {
 func TestIncomplete(t *testing.T) {
 	silent := []string{"c"}
 	l := filled(library.Options{
-		Silent: func() []string { return silent }, Profiles: map[string]library.Profile{"one": {Names: []string{"a__*"}}, "c": {Names: []string{"c__x"}}},
+		Silent: func() []string { return silent }, Profiles: map[string]profile.Profile{"one": {Names: []string{"a__*"}}, "c": {Names: []string{"c__x"}}},
 	})
 	for profile, want := range map[string]bool{"": false, "one": true, "c": false} {
 		if _, whole := l.Shelf(profile, sallyport.Resources); whole != want {
@@ -269,7 +271,7 @@ func BenchmarkFind(b *testing.B) {
 		all = append(all, json.RawMessage(fmt.Sprintf(`{"uri":"db://t%d"}`, i)))
 	}
 	l := library.New(library.Options{})
-	l.SetListing(library.Listing{Server: "a", Resources: all})
+	l.SetListing(context.Background(), library.Listing{Server: "a", Resources: all})
 	for b.Loop() {
 		if _, err := l.Find("", sallyport.Resources, "sallyport:a/db://t77"); err != nil {
 			b.Fatal(err)

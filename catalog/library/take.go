@@ -1,6 +1,7 @@
 package library
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,11 +14,11 @@ import (
 )
 
 // take makes a source of what a server says that it holds.
-func (l *Library) take(in Listing) *source {
+func (l *Library) take(ctx context.Context, in Listing) *source {
 	s := &source{
 		origin:  sallyport.Origin{Backend: "upstream", Server: in.Server, Endpoint: in.Endpoint, Credential: in.Credential},
 		timeout: in.Timeout, holds: in.Holds || len(in.Resources)+len(in.Templates) > 0,
-		shelves: map[sallyport.Shelf][]sallyport.Tool{}, normal: map[string]bool{},
+		shelves: map[sallyport.Shelf][]sallyport.Tool{}, normal: map[string]bool{}, pins: map[string]pinned{},
 	}
 	for kind, raws := range map[sallyport.Shelf][]json.RawMessage{
 		sallyport.Resources: in.Resources, sallyport.Templates: in.Templates, sallyport.Prompts: in.Prompts,
@@ -33,6 +34,7 @@ func (l *Library) take(in Listing) *source {
 				continue
 			}
 			seen[t.Name] = true
+			l.settle(ctx, s, &t, raw, in.Instructions)
 			s.shelves[kind] = append(s.shelves[kind], t)
 			if kind == sallyport.Resources {
 				s.normal[normal(t.Origin.Name)] = true
@@ -65,6 +67,9 @@ func (s *source) item(kind sallyport.Shelf, raw json.RawMessage, clean func(json
 		return t, fmt.Errorf("its %s holds a secret, or characters that nobody sees", key)
 	}
 	t.Description, _ = wire.String(wire.Member(cleaned, "description"))
+	if kind == sallyport.Prompts {
+		t.InputSchema = wire.Member(cleaned, "arguments")
+	}
 	definition, err := wire.SetMember(cleaned, key, wire.Quote(t.Name))
 	if err != nil {
 		return t, err

@@ -1,8 +1,12 @@
-package catalog
+// Package literal reads JSON as it is written: arguments in canonical form, and
+// numbers that nobody may be made to compute with.
+package literal
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -120,4 +124,85 @@ func (d *decoder) array() []any {
 		out = append(out, d.value())
 	}
 	return out
+}
+
+var errBroken = errors.New("they are not valid JSON")
+
+// Decode returns canonical JSON as Go values, with numbers as literals.
+func Decode(raw []byte) (any, error) {
+	d := decoder{raw: raw}
+	doc := d.value()
+	if d.broken || d.i != len(raw) {
+		return nil, errBroken
+	}
+	return doc, d.costly
+}
+
+// Bounds on one number.
+const (
+	maxNumber   = 1024 // characters of its literal
+	maxExponent = 4096 // a larger one would be multiplied out
+)
+
+// Depth is the deepest nesting of valid JSON.
+func Depth(raw []byte) int {
+	level, deepest := 0, 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			level++
+			deepest = max(deepest, level)
+		case '}', ']':
+			level--
+		}
+	}
+	return deepest
+}
+
+// CheckNumbers refuses numbers that would be costly to compute with. Their
+// literals otherwise pass as they are.
+func CheckNumbers(raw []byte) error {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c == '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case c == '-' || c >= '0' && c <= '9':
+			from := i
+			for i < len(raw) && strings.IndexByte("+-.eE0123456789", raw[i]) >= 0 {
+				i++
+			}
+			if err := checkNumber(string(raw[from:i])); err != nil {
+				return err
+			}
+			i--
+		}
+	}
+	return nil
+}
+
+func checkNumber(literal string) error {
+	if len(literal) > maxNumber {
+		return fmt.Errorf("a number of %d characters is too long, at most %d are taken", len(literal), maxNumber)
+	}
+	e := strings.IndexAny(literal, "eE")
+	if e < 0 {
+		return nil
+	}
+	exponent := 0
+	for _, c := range strings.TrimLeft(literal[e+1:], "+-") {
+		if exponent = exponent*10 + int(c-'0'); exponent > maxExponent {
+			return fmt.Errorf("the exponent of the number %.40s is too large, at most %d is taken", literal, maxExponent)
+		}
+	}
+	return nil
 }
