@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/pause"
 )
 
 // cancelledBy names who ended ctx, "" if it goes on or its time was up.
@@ -35,7 +36,7 @@ func (g *Gateway) Await(ctx context.Context, req sallyport.Request, wait time.Du
 	defer cancel()
 	running, cancel := context.WithTimeout(ctx, cmp.Or(g.Limits.InFlight, 10*time.Second))
 	defer cancel()
-	pause := 5 * time.Millisecond
+	interval := 5 * time.Millisecond
 	stays := waiter{returns: req.Key != "" || req.Ticket != "", asks: req.Operation.Target == ApprovalResult}
 	for {
 		res, err := g.Call(ctx, req)
@@ -55,10 +56,10 @@ func (g *Gateway) Await(ctx context.Context, req sallyport.Request, wait time.Du
 				return res, g.leave(ctx, req, e, stays)
 			}
 		case sallyport.InFlight:
-			if !sleep(running, pause) {
+			if !pause.For(running, interval) {
 				return res, err
 			}
-			pause = min(2*pause, 250*time.Millisecond)
+			interval = min(2*interval, 250*time.Millisecond)
 		default:
 			return res, err
 		}
@@ -160,17 +161,6 @@ func gone(req sallyport.Request) bool {
 	case <-req.Gone: // never, where it is nil
 		return true
 	default:
-		return false
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
 		return false
 	}
 }

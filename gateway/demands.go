@@ -13,8 +13,15 @@ const strayed = "built-in: the call left its approved plan"
 func (c claim) needsHuman() bool { return len(c.over) > 0 || c.permit.needsHuman() }
 
 // needsHuman reports whether the risk, or a policy, demands an approval.
-func (p permit) needsHuman() bool {
-	return p.strayed || p.risk.Irreversible || p.risk.Level >= sallyport.Critical || len(p.verdict.Demands) > 0
+func (p permit) needsHuman() bool { return p.held || p.needsHumanAnyway() }
+
+// needsHumanAnyway is needsHuman for a caller who has read nothing of strangers.
+func (p permit) needsHumanAnyway() bool {
+	demands := len(p.verdict.Demands)
+	if p.held {
+		demands--
+	}
+	return p.strayed || p.risk.Irreversible || p.risk.Level >= sallyport.Critical || demands > 0
 }
 
 // left is the claim of a call that left its plan, with the reason to be seen.

@@ -21,7 +21,8 @@ type Authenticator interface {
 
 // A Limiter bounds what one principal may ask for at once. (limit)
 type Limiter interface {
-	// Admit takes one slot and size bytes of rate. The caller must call release.
+	// Admit takes one slot and size bytes of rate. The caller must call release,
+	// once or more often.
 	// It returns code RateLimited with RetryAfter, or TooLarge.
 	Admit(who sallyport.Principal, size int) (release func(), err error)
 }
@@ -105,6 +106,7 @@ type Begin struct {
 	Demands     []sallyport.Demand // what today's policies ask of the ticket, or the plan's; nil leaves that unchecked
 	Risk        sallyport.Risk     // for what was rejected a moment ago
 	Lease       time.Duration      // after which an execution without an outcome is unknown
+	Repeats     bool               // nothing by itself: an outcome that is unknown does not stand in its way
 	Intent      sallyport.Entry
 	Unchanged   func() error // policy and catalogue generations; called inside the transaction
 
@@ -248,6 +250,14 @@ type Taints interface {
 
 	// Tainted returns the taint of a principal that holds at a time, or nil.
 	Tainted(ctx context.Context, tenant, principal string, at time.Time) (*sallyport.Taint, error)
+}
+
+// Held are the calls that wait for their clients to come back with answers. (gateway/held)
+type Held interface {
+	// Resume hands a client's answers to its call, and follows that to its end or
+	// its next questions. A state that is wrong, used up or not the caller's is an
+	// error in the same words, code Invalid.
+	Resume(ctx context.Context, r sallyport.Return) (sallyport.Result, error)
 }
 
 // Plans knows what a call has to do with a saga. (saga)

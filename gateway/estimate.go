@@ -42,7 +42,7 @@ func (g *Gateway) rows(ctx context.Context, rec *record, c claim, e sallyport.Es
 	if err != nil {
 		return 0, err
 	}
-	tool, egress, err := g.witnessTool(ctx, c, e.Tool, args)
+	tool, args, egress, err := g.witnessTool(ctx, c, e.Tool, args)
 	if err != nil {
 		return 0, err
 	}

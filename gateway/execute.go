@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/keys"
+	"sallyport.dev/sallyport/gateway/lease"
+	"sallyport.dev/sallyport/gateway/talk"
 )
 
 // An output is what a backend returned, not yet fit to be seen.
@@ -33,18 +37,19 @@ func (g *Gateway) execute(ctx context.Context, rec *record, j job) (output, erro
 	}
 	rec.Isolation = isolationOf(b, j.tool)
 	timeout := g.timeout(j)
-	l := g.leaseFor(timeout)
-	ctx, cancel := context.WithTimeout(ctx, timeout) // from before the intent: a process that is paused after it finds its time gone
-	defer cancel()
+	l := lease.From(g.Now(), timeout+g.answerTime(j)+cmp.Or(g.Limits.Lease, time.Minute))
+	ctx, asker, stop := g.within(ctx, rec, j, timeout) // from before the intent: a process that is paused after it finds its time gone
+	defer stop()
 	if j.risk.Mutating() || j.keyed || j.ticket.ID != "" || len(j.risk.Amounts) > 0 {
 		if err := g.begin(ctx, rec, j, l); err != nil {
 			return output{}, at(sallyport.Execute, err)
 		}
 	}
-	if err := l.holds(ctx, g.Now()); err != nil {
+	if err := l.Holds(ctx, g.Now()); err != nil {
 		return output{}, rec.failed(ctx, j.risk.Mutating(), err)
 	}
-	out, err := b.Run(ctx, g.jobFor(ctx, rec, j, timeout))
+	out, err := b.Run(ctx, g.jobFor(ctx, rec, j, timeout, asker))
+	rec.Asked = asker.Asked()
 	if err != nil {
 		return output{}, g.taintByError(ctx, rec, j.tool, rec.failed(ctx, j.risk.Mutating(), err), err)
 	}
@@ -61,11 +66,11 @@ func isolationOf(b sallyport.Backend, t sallyport.Tool) string {
 
 // begin is the transaction before an execution. What it owes afterwards is noted
 // in the record, for respond.
-func (g *Gateway) begin(ctx context.Context, rec *record, j job, l lease) error {
+func (g *Gateway) begin(ctx context.Context, rec *record, j job, l lease.Lease) error {
 	fence, err := g.Ledger.Begin(ctx, Begin{
 		Key: j.key, Fingerprint: j.fingerprint, CallID: rec.CallID,
 		Ticket: j.ticket.ID, TicketHash: j.hash, Plan: j.covered, Demands: j.demands, Risk: j.risk,
-		Lease:     l.lasts,
+		Lease: l.Lasts, Repeats: j.repeats,
 		Intent:    rec.entry(sallyport.EntryIntent, rec.snapshot()),
 		Unchanged: func() error { return g.unchanged(j.permit) },
 		Amounts:   j.risk.Amounts, Windows: j.windows, Quotas: g.quotasOf(j), Twin: j.twin,
@@ -87,13 +92,17 @@ func (j job) joins(callID string) *sallyport.SagaStep {
 	return &step
 }
 
-func (g *Gateway) jobFor(ctx context.Context, rec *record, j job, timeout time.Duration) sallyport.Job {
-	return sallyport.Job{
-		CallID: rec.CallID, Kind: j.req.Operation.Kind, Who: j.who, Tool: j.tool, Args: j.canonical, Key: forwarded(j.key), Ticket: j.ticket.ID, Profile: j.req.Profile,
-		Tier: j.tier, Limits: g.limitsOf(j.tool), Egress: j.egress, Timeout: timeout, Trace: j.req.Trace,
-		Watched: j.req.Watched, Transfer: j.req.Transfer,
-		Notify: g.notifier(rec.reader(), j.req.Notify, func() error { return g.taint(ctx, rec, j.tool, nil) }),
+func (g *Gateway) jobFor(ctx context.Context, rec *record, j job, timeout time.Duration, asker *talk.Asker) sallyport.Job {
+	out := sallyport.Job{
+		CallID: rec.CallID, Kind: j.req.Operation.Kind, Who: j.who, Tool: j.tool, Args: j.canonical, Key: keys.Forwarded(j.key), Reserved: j.key, Saga: j.req.Saga, Since: rec.Started, Ticket: j.ticket.ID, Profile: j.req.Profile,
+		Tier: j.tier, Limits: g.limitsOf(j.tool), Egress: j.egress, Timeout: timeout, Trace: rec.Trace,
+		Watched: j.req.Watched, Level: j.req.Level, Transfer: j.req.Transfer,
+		Notify: talk.Notifier(g.Sanitiser, rec.reader(), j.req.Notify, func(found []string) error { return g.taint(ctx, rec, j.tool, found) }),
 	}
+	if asker != nil {
+		out.Ask, out.Can = asker.Ask, j.req.Can
+	}
+	return out
 }
 
 // limitsOf fills the tool's limits with the defaults.
@@ -130,6 +139,10 @@ func backendError(ctx context.Context, mutating bool, err error) error {
 		e.Code, e.Message = sallyport.Timeout, "the tool did not answer in time"
 	case errors.Is(err, context.Canceled):
 		e.Code, e.Message = sallyport.Canceled, "the caller went away"
+	}
+	if !mutating { // backends do not know that
+		e.Hint, _, _ = strings.Cut(e.Hint, "the call may have taken effect")
+		e.Hint = cmp.Or(strings.TrimSuffix(e.Hint, "; "), "try again")
 	}
 	if mutating && !errors.Is(err, sallyport.ErrNotExecuted) {
 		e.Message = fmt.Sprintf("%s; the call may have acted, and it is not known whether it did", e.Message)

@@ -50,6 +50,19 @@ func (g *Gateway) Explain(ctx context.Context, req sallyport.Request) (Explanati
 	return x, nil
 }
 
+// Still says why a call that runs would not be let through any more, nil if it
+// would.
+func (g *Gateway) Still(ctx context.Context, job sallyport.Job) error {
+	rec := &record{g: g, Record: sallyport.Record{Path: []sallyport.Step{sallyport.Receive}, Profile: job.Profile}}
+	p, err := g.decide(ctx, rec, identity{job.Who}, sallyport.Request{
+		Profile: job.Profile, Saga: job.Saga, Operation: sallyport.Operation{Kind: job.Kind, Target: job.Tool.Name, Args: job.Args},
+	})
+	if err == nil && job.Ticket == "" && p.needsHumanAnyway() {
+		err = &sallyport.Error{Code: sallyport.Denied, Step: sallyport.Authorize, Message: "by now a human must approve it"}
+	}
+	return err
+}
+
 func (g *Gateway) decide(ctx context.Context, rec *record, who identity, req sallyport.Request) (permit, error) {
 	target, err := g.resolve(ctx, rec, guest{who: who.who}, req)
 	if err != nil {

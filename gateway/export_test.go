@@ -53,8 +53,3 @@ func (w World) Demand(human bool) {
 		w.verdict.Demands = []sallyport.Demand{{Policy: "test"}}
 	}
 }
-
-// Notifier is what a job is given to speak with.
-func (g *Gateway) Notifier(f func(sallyport.Notice)) func(sallyport.Notice) {
-	return g.notifier("", f, func() error { return nil })
-}

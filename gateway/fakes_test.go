@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/pause"
 )
 
 // world is a gateway whose engines are hand-written fakes; tests change what
@@ -75,7 +76,7 @@ func (w *world) Admit(_ sallyport.Principal, size int) (func(), error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.slots++
-	return func() { w.mu.Lock(); w.slots--; w.mu.Unlock() }, nil
+	return sync.OnceFunc(func() { w.mu.Lock(); w.slots--; w.mu.Unlock() }), nil
 }
 
 func (w *world) Assess(context.Context, sallyport.Tool, json.RawMessage) sallyport.Risk {
@@ -249,7 +250,7 @@ func (m *memory) Wait(ctx context.Context, _, id string) error {
 		if s != sallyport.TicketPending {
 			return nil
 		}
-		if !sleep(ctx, time.Millisecond) {
+		if !pause.For(ctx, time.Millisecond) {
 			return ctx.Err()
 		}
 	}

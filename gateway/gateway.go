@@ -36,6 +36,7 @@ type Gateway struct {
 	Plans     Plans              // without it there are no sagas
 	Estimator Estimator          // without it no ticket tells how many rows a call would touch
 	Library   Library            // without it there is nothing to read
+	Held      Held               // without it no client can come back with answers
 
 	// What the operator chose. Zero fields mean what they say.
 	Limits       CallLimits
@@ -59,6 +60,7 @@ type CallLimits struct {
 	DecideBy time.Duration // for a human to decide: 1 h, then rejected
 	InFlight time.Duration // to wait for a running call with the same key: 10 s
 	Lease    time.Duration // beyond its timeout, after which a call without an outcome is unknown: 1 min
+	Answer   time.Duration // for a client's answers to all that a call's server asks: 10 min
 	Taint    time.Duration // that a principal is tainted after it read what strangers wrote; 0: never
 }
 
@@ -93,6 +95,9 @@ func (g *Gateway) Call(ctx context.Context, req sallyport.Request) (res sallypor
 	permit, err := g.authorize(ctx, rec, judged)
 	if err != nil {
 		return res, err
+	}
+	if permit.continues() { // it was reserved and approved when it began
+		return g.takeOn(ctx, rec, permit)
 	}
 	claim, prior, err := g.reserve(ctx, rec, permit)
 	if err != nil {

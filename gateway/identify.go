@@ -32,6 +32,7 @@ func (g *Gateway) admit(rec *record, id identity, size int) (guest, error) {
 	if err != nil {
 		return guest{}, at(sallyport.Admit, err)
 	}
+	rec.leave = leave
 	return guest{id.who, leave}, nil
 }
 
@@ -82,6 +83,7 @@ func (g *Gateway) See(who sallyport.Principal, profile string, shelf sallyport.S
 			sight.List = append(sight.List, t)
 		}
 	}
+	sight.Fold()
 	return sight, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/keys"
 	"sallyport.dev/sallyport/gateway/outbound"
 )
 
@@ -21,21 +22,17 @@ type validArgs struct {
 
 func (g *Gateway) validate(rec *record, t target) (validArgs, error) {
 	rec.at(sallyport.Validate)
-	if t.req.Key != "" && t.req.Door != "saga" { // a saga's keys are the gateway's own
-		if err := sallyport.CheckKey(t.req.Key); err != nil {
-			return validArgs{}, at(sallyport.Validate, err)
-		}
-		if strings.HasPrefix(t.req.Key, sallyport.SagaKeyPrefix) {
-			return validArgs{}, at(sallyport.Validate, &sallyport.Error{
-				Code: sallyport.Invalid, Message: "keys that begin with " + sallyport.SagaKeyPrefix + " are those of steps of sagas",
-				Hint: "use another idempotency key, such as a UUID",
-			})
-		}
-		if err := g.harmless(rec, t.req.Key); err != nil {
-			return validArgs{}, err
-		}
+	err := keys.Check(t.req.Door, t.req.Key)
+	if err == nil && t.req.Key != "" && !keys.Own(t.req.Door) {
+		err = g.harmless(rec, t.req.Key)
+	}
+	if err != nil {
+		return validArgs{}, at(sallyport.Validate, err)
 	}
 	canonical, err := sallyport.Canonical(t.args)
+	if err == nil {
+		canonical, err = t.filled(canonical)
+	}
 	if err == nil {
 		rec.args = canonical
 		err = g.fits(t, canonical)
@@ -46,7 +43,7 @@ func (g *Gateway) validate(rec *record, t target) (validArgs, error) {
 			Message: err.Error(), Hint: "see the tool's input schema in tools/list",
 		}
 		if e, ok := errors.AsType[*sallyport.Error](err); ok {
-			invalid.Message, invalid.Hint = e.Message, cmp.Or(e.Hint, invalid.Hint)
+			invalid.Code, invalid.Message, invalid.Hint = e.Code, e.Message, cmp.Or(e.Hint, invalid.Hint)
 		}
 		invalid.Message = g.Sanitiser.Text(invalid.Message)
 		return validArgs{}, at(sallyport.Validate, invalid)
@@ -96,6 +93,7 @@ type permit struct {
 	policy   uint64
 	catalogs uint64
 	tainted  bool
+	held     bool // a human must decide because the caller is tainted
 	strayed  bool // left the plan of its saga
 }
 
@@ -142,7 +140,7 @@ func (g *Gateway) unchanged(p permit) error {
 		return nil
 	}
 	tool, err := g.Catalog.Resolve(p.req.Profile, p.tool.Name)
-	if err == nil && tool.Digest == p.tool.Digest && tool.Status == sallyport.ToolActive {
+	if err == nil && tool.Digest == p.tool.Digest && string(tool.Fixed) == string(p.tool.Fixed) && tool.Status == sallyport.ToolActive {
 		var v Verdict
 		v, err = g.Authorizer.Authorize(p.question())
 		if err == nil && v.Allow && covered(v.Demands, p.verdict.Demands) && v.NoNetwork == p.verdict.NoNetwork {

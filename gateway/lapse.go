@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/keys"
 )
 
 // lapse makes an approval void whose call is refused by what holds today: the
@@ -27,7 +28,7 @@ func (r *record) lapse(ctx context.Context, err error) error {
 	if id == "" && r.Key != "" {
 		key := r.Key
 		if !slices.Contains(r.Path, sallyport.Reserve) { // as the caller chose it
-			key = scoped(r.Door, key, r.OnBehalfOf)
+			key = keys.Scoped(r.Door, key, r.OnBehalfOf)
 		}
 		res, err := r.g.Ledger.Find(ctx, sallyport.ReservationKey{Tenant: r.Tenant, Principal: r.Principal, Tool: r.Target, Key: key})
 		if err == nil && res != nil {

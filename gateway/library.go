@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"sallyport.dev/sallyport"
 )
@@ -67,24 +66,13 @@ func shelfOf(op sallyport.Operation) (shelf sallyport.Shelf, ok bool) {
 	}
 }
 
-// unknown says that something is not there. The same words whether it does not
-// exist or is not theirs.
-func unknown(op sallyport.Operation, name string) error {
-	what, list := "tool", "tools"
-	switch op.Kind {
-	case sallyport.ReadResource, sallyport.Subscribe:
-		what, list = "resource", "resources"
-	case sallyport.GetPrompt:
-		what, list = "prompt", "prompts"
-	case sallyport.Complete:
-		what, list = "prompt or template", "prompts and templates"
-	default:
+// filled are canonical arguments with those that the profile gives. What could go
+// on in another one is not told: it would be another's.
+func (t target) filled(canonical json.RawMessage) (json.RawMessage, error) {
+	if t.req.Operation.Kind == sallyport.Complete && len(t.tool.Fixed) > 0 {
+		return nil, &sallyport.Error{Code: sallyport.Invalid, Message: "there are no completions for a prompt with fixed arguments", Hint: "write the arguments out"}
 	}
-	return &sallyport.Error{
-		Code: sallyport.NotFound, Step: sallyport.Resolve,
-		Message: fmt.Sprintf("unknown %s %q", what, clip(name, 64)),
-		Hint:    "list the " + list + ": the name may have changed, its server may not be up yet, or you may not be allowed to use it",
-	}
+	return t.tool.Fill(canonical, t.ours)
 }
 
 // fits checks canonical arguments.

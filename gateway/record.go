@@ -15,6 +15,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway/outbound"
+	"sallyport.dev/sallyport/trace"
 )
 
 // A record follows one call from receive to respond.
@@ -24,6 +25,8 @@ type record struct {
 	args json.RawMessage // canonical, not yet masked
 
 	secrets []sallyport.Part // of arguments that would leave
+
+	leave func() // gives the caller's slot back, once admitted
 
 	tools uint64 // generation of the catalogue, before the tool was looked for
 
@@ -46,7 +49,7 @@ func (g *Gateway) receive(req sallyport.Request) (*record, error) {
 		id = newID("call")
 	}
 	return &record{g: g, Record: sallyport.Record{
-		CallID: id, Door: req.Door, Profile: req.Profile, Key: clip(req.Key, sallyport.MaxKey), Ticket: clip(req.Ticket, 128), Trace: req.Trace,
+		CallID: id, Door: req.Door, Profile: req.Profile, Key: clip(req.Key, sallyport.MaxKey), Ticket: clip(req.Ticket, 128), Trace: trace.Continue(req.Trace), Parent: clip(req.Parent, 64),
 		Kind: req.Operation.Kind, Target: clip(req.Operation.Target, 128),
 		Path: append(make([]sallyport.Step, 0, len(sallyport.Steps)), sallyport.Receive), Started: g.Now(),
 	}}, nil
@@ -65,6 +68,9 @@ func (r *record) done(out sallyport.Output) {
 	r.Reached, r.Receipt = out.Connections, out.Receipt
 	if r.open != nil {
 		r.open.State, r.open.Output, r.open.IsError = sallyport.Done, out.Content, out.IsError
+	}
+	if out.Again && r.open != nil {
+		r.open.State, r.open.Output = sallyport.Failed, nil
 	}
 	if out.Unclear {
 		r.unclear()
@@ -110,6 +116,7 @@ func (r *record) respond(ctx context.Context, res *sallyport.Result, err *error)
 		r.Message = r.g.Sanitiser.Text((*err).Error())
 	} else {
 		r.ResultHash, r.IsError = digest(res.Content), res.IsError
+		r.Waits = len(res.Questions)
 	}
 	if r.g.Ended != nil {
 		r.g.Ended(r.Record)

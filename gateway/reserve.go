@@ -3,10 +3,10 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/keys"
 )
 
 // A claim is a permit under a key that no earlier call has used up.
@@ -16,6 +16,7 @@ type claim struct {
 	fingerprint string
 	awaits      string // the ticket that an earlier attempt under this key waits for, or ""
 	keyed       bool   // the caller chose the key or resumes a ticket
+	repeats     bool   // a script: what it calls has keys, so it may run again whatever became of it
 	twin        *Twin  // set if an identical call counts as this one
 
 	windows []sallyport.Window  // that count what this call moves
@@ -27,7 +28,8 @@ type claim struct {
 // transaction, by execute, or with the ticket, by approve.
 func (g *Gateway) reserve(ctx context.Context, rec *record, p permit) (c claim, prior *output, err error) {
 	rec.at(sallyport.Reserve)
-	c = claim{permit: p, fingerprint: digest(p.canonical), keyed: p.req.Key != "" || p.req.Ticket != ""}
+	c = claim{permit: p, fingerprint: digest(p.canonical), keyed: p.req.Key != "" || p.req.Ticket != "",
+		repeats: len(sallyport.ScriptTools(p.tool, p.canonical)) > 0}
 	if c.key, err = g.keyOf(ctx, rec, p); err != nil {
 		return claim{}, nil, err
 	}
@@ -57,25 +59,16 @@ func (g *Gateway) reserve(ctx context.Context, rec *record, p permit) (c claim, 
 // keyOf is the key that a call is remembered by. Beside tenant, agent and tool
 // its scope is the user on whose behalf the agent calls; a caller's own key
 // cannot hold sallyport.Scope, so it never names what was done for somebody else.
-func (g *Gateway) keyOf(ctx context.Context, rec *record, p permit) (key sallyport.ReservationKey, err error) {
-	key = sallyport.ReservationKey{Tenant: p.who.Tenant, Principal: p.who.ID, Tool: p.tool.Name, Key: scoped(p.req.Door, p.req.Key, p.who.OnBehalfOf)}
+func (g *Gateway) keyOf(ctx context.Context, rec *record, p permit) (k sallyport.ReservationKey, err error) {
+	k = sallyport.ReservationKey{Tenant: p.who.Tenant, Principal: p.who.ID, Tool: p.tool.Name, Key: keys.Scoped(p.req.Door, p.req.Key, p.who.OnBehalfOf)}
 	switch {
 	case p.req.Ticket != "":
-		key.Key, err = g.ticketKey(ctx, p)
-		return key, err
+		k.Key, err = g.ticketKey(ctx, p)
+		return k, err
 	case p.req.Key == "":
-		key.Key = rec.CallID // nobody can have used it
+		k.Key = rec.CallID // nobody can have used it
 	}
-	return key, nil
-}
-
-// scoped is a caller's key with the user for whom it is used. A saga names the
-// whole key itself.
-func scoped(door, key, user string) string {
-	if key != "" && user != "" && door != "saga" {
-		key += sallyport.Scope + user
-	}
-	return key
+	return k, nil
 }
 
 // findTwin looks for an identical call without a key, where the operator wants
@@ -94,15 +87,6 @@ func (g *Gateway) findTwin(ctx context.Context, rec *record, c *claim) error {
 	return err
 }
 
-// forwarded is the key as the tool's own server sees it. It begins with the
-// caller's, so that people can find it there; what follows is the scope, since
-// that server may know all callers by one credential and keep one set of keys.
-func forwarded(key sallyport.ReservationKey) string {
-	chosen, _, _ := strings.Cut(key.Key, sallyport.Scope)
-	scope := "-" + digest(digest(key.Tenant) + digest(key.Principal) + digest(key.Tool) + digest(key.Key))[:20]
-	return chosen[:min(len(chosen), sallyport.MaxKey-len(scope))] + scope
-}
-
 // meet says what an earlier call under the same key means for this one.
 func (g *Gateway) meet(rec *record, c claim, r *sallyport.Reservation) (claim, *output, error) {
 	fail := func(code sallyport.Code, message, hint string, retry time.Duration) (claim, *output, error) {
@@ -116,7 +100,11 @@ func (g *Gateway) meet(rec *record, c claim, r *sallyport.Reservation) (claim, *
 	}
 	switch r.State {
 	case sallyport.Done:
-		if r.Ticket == "" && c.permit.needsHuman() {
+		asks := c.permit.needsHuman()
+		if c.req.Door == sallyport.ScriptDoor { // who reads on in the same script has seen it before
+			asks = c.permit.needsHumanAnyway()
+		}
+		if r.Ticket == "" && asks {
 			return fail(sallyport.Denied, "by now a human must approve this call, and the earlier one with this key ran without that, so its result is not shown again",
 				"make a new call with a new key, if it is still wanted", 0)
 		}
@@ -129,6 +117,9 @@ func (g *Gateway) meet(rec *record, c claim, r *sallyport.Reservation) (claim, *
 	case sallyport.Executing:
 		return fail(sallyport.InFlight, "a call with this key is still running", "wait and call again with the same key", time.Second)
 	case sallyport.Unknown:
+		if c.repeats {
+			return c, nil, nil
+		}
 		return fail(sallyport.OutcomeUnknown, "an earlier call with this key may have acted: its outcome is unknown",
 			"an operator must find out and say so with `sallyport reservations resolve`", 0)
 	case sallyport.Failed: // it had no effect: the key may be used again, with a new approval

@@ -116,24 +116,6 @@ func TestReplayOfAnApprovedCall(t *testing.T) {
 	}
 }
 
-func TestForwardedKey(t *testing.T) {
-	k := sallyport.ReservationKey{Tenant: "t", Principal: "p", Tool: "x", Key: "order-1"}
-	one := forwarded(k)
-	if one != forwarded(k) || !strings.HasPrefix(one, "order-1-") || sallyport.CheckKey(one) != nil {
-		t.Errorf("%q", one)
-	}
-	k.Key += sallyport.Scope + "carol"
-	if two := forwarded(k); two == one || !strings.HasPrefix(two, "order-1-") || sallyport.CheckKey(two) != nil {
-		t.Errorf("for a user: %q", two)
-	}
-	k.Key = strings.Repeat("k", sallyport.MaxKey)
-	long := forwarded(k)
-	k.Key = strings.Repeat("k", sallyport.MaxKey-1) + "l"
-	if other := forwarded(k); len(long) != sallyport.MaxKey || long == other || sallyport.CheckKey(long) != nil {
-		t.Errorf("a long key: %q and %q", long, other)
-	}
-}
-
 // A result that had to make room is not shown, and the call is not made again.
 func TestResultNoLongerKept(t *testing.T) {
 	w := newWorld(t)

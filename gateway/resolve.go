@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/inner"
+	"sallyport.dev/sallyport/gateway/refusal"
 )
 
 // ApprovalResult is the built-in tool with which an agent comes back for the
@@ -19,6 +21,7 @@ type target struct {
 	req  sallyport.Request
 	tool sallyport.Tool
 	args json.RawMessage // not yet validated
+	ours bool            // args were filled before, or are those of a step of a saga
 }
 
 func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyport.Request) (target, error) {
@@ -29,14 +32,17 @@ func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyp
 			Message: fmt.Sprintf("unknown operation %q", req.Operation.Kind), Hint: "call a tool",
 		}
 	}
-	t := target{who: in.who, req: req, args: req.Operation.Args}
-	name := req.Operation.Target
+	t := target{who: in.who, req: req, args: req.Operation.Args, ours: req.Door == "saga"}
+	name, err := g.meant(rec, &t)
+	if err != nil {
+		return target{}, err
+	}
 	if name == ApprovalResult && req.Operation.Kind == sallyport.CallTool {
 		ticket, err := g.ownTicket(ctx, t)
 		if err != nil {
 			return target{}, err
 		}
-		name, t.req.Ticket, t.args = ticket.Binding.Tool, ticket.ID, ticket.Binding.Args
+		name, t.req.Ticket, t.args, t.ours = ticket.Binding.Tool, ticket.ID, ticket.Binding.Args, true
 		rec.Target, rec.Ticket = name, ticket.ID
 	}
 	rec.tools = g.Catalog.Generation()
@@ -45,7 +51,7 @@ func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyp
 		err = &sallyport.Error{Code: sallyport.NotFound}
 	}
 	if sallyport.CodeOf(err) == sallyport.NotFound {
-		return target{}, unknown(req.Operation, name)
+		return target{}, refusal.Unknown(req.Operation, name)
 	}
 	if err != nil {
 		return target{}, at(sallyport.Resolve, err)
@@ -59,7 +65,27 @@ func (g *Gateway) resolve(ctx context.Context, rec *record, in guest, req sallyp
 	}
 	r := &rec.Record
 	r.Target, r.ToolDigest, r.Server, r.Upstream = tool.Name, tool.Digest, tool.Origin.Server, tool.Origin.Name
-	return t, callable(tool)
+	return t, refusal.Callable(tool)
+}
+
+// meant is the name of what a call is about. One of call_tool, where there is such
+// a tool, is about another.
+func (g *Gateway) meant(rec *record, t *target) (name string, err error) {
+	op := t.req.Operation
+	if op.Target != sallyport.CallTools || op.Kind != sallyport.CallTool {
+		return op.Target, nil
+	}
+	if tool, err := g.Catalog.Resolve(t.req.Profile, op.Target); err != nil || !g.visible(t.who, t.req.Profile, tool) {
+		return "", refusal.Unknown(op, op.Target)
+	}
+	if name, t.args, err = inner.Call(t.args); err != nil {
+		return "", err
+	}
+	rec.Target = clip(name, 128)
+	if name == sallyport.CallTools || name == ApprovalResult { // these stand for calls themselves
+		return "", refusal.Unknown(op, name)
+	}
+	return name, nil
 }
 
 // known: a file is moved by the tool that is there for it. A reading has neither

@@ -8,26 +8,15 @@ import (
 	"slices"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/trust"
 )
-
-// FlagInstructions is the finding of a Sanitiser for a text that seems to speak
-// to the model.
-const FlagInstructions = "flag: instruction-like text"
 
 // taint notes that the caller is about to read what strangers wrote. It is
 // durable before the caller sees it; where it cannot be kept, the caller does
 // not see it.
 func (g *Gateway) taint(ctx context.Context, rec *record, tool sallyport.Tool, findings []string) error {
-	if g.Taints == nil || g.Limits.Taint <= 0 {
-		return nil
-	}
-	reason := ""
-	switch {
-	case tool.Manifest.Untrusted:
-		reason = "the tool returns what strangers write"
-	case slices.Contains(findings, FlagInstructions):
-		reason = "the result holds text that seems to instruct the model"
-	default:
+	reason := trust.Doubt(tool, findings)
+	if reason == "" || g.Taints == nil || g.Limits.Taint <= 0 {
 		return nil
 	}
 	now := g.Now()
@@ -84,26 +73,13 @@ func (g *Gateway) taintOf(ctx context.Context, j judged) (*sallyport.Taint, erro
 	return t, nil
 }
 
-// wary tells whether a tainted caller needs a human for a call of this risk: for
-// everything that changes more than data which is there to be changed.
-func wary(r sallyport.Risk) bool {
-	if !r.Mutating() {
-		return false
-	}
-	for _, e := range r.Effects {
-		if e != sallyport.EffectRead && e != sallyport.EffectWrite {
-			return true
-		}
-	}
-	return len(r.Effects) == 0 // what it does is not known
-}
-
 // hold has a human decide on a call that a tainted caller makes, and names the
 // source to them.
 func (p *permit) hold(t *sallyport.Taint) {
-	if t == nil || !wary(p.risk) {
+	if t == nil || !trust.Wary(p.risk) {
 		return
 	}
+	p.held = true
 	p.verdict.Demands = append(slices.Clone(p.verdict.Demands), sallyport.Demand{Policy: "built-in: the caller is tainted"})
 	p.risk.Reasons = append([]string{fmt.Sprintf(
 		"the caller read the result of %s in call %s, and may be acting on it: %s", t.Tool, t.CallID, t.Reason)}, p.risk.Reasons...)

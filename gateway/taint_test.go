@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/trust"
 )
 
 // book is a Taints in memory, shared by the gateways that hold it.
@@ -157,7 +158,7 @@ func TestTO16_Controls(t *testing.T) {
 type flagging struct{ plain }
 
 func (flagging) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
-	return out.Content, out.IsError, []string{FlagInstructions}, nil
+	return out.Content, out.IsError, []string{trust.FlagInstructions}, nil
 }
 
 // What cannot be noted is not shown, and what cannot be looked up is not done.

@@ -41,13 +41,16 @@ func (g *Gateway) openTicket(ctx context.Context, rec *record, j job, b sallypor
 		DecideBy: now.Add(cmp.Or(g.Limits.DecideBy, time.Hour)), Actor: j.who.Actor,
 		Unbound: unbound(j.tool.Manifest, j.canonical), About: aboutTool(j.tool),
 	}
+	if j.req.Parent != "" {
+		t.Risk.Reasons = append(slices.Clone(t.Risk.Reasons), "the script of call "+j.req.Parent+" calls it")
+	}
 	kept := t
-	kept.Binding.Args, kept.Risk = outbound.Withhold(g.Sanitiser.JSON(j.canonical), j.secrets), g.maskRisk(j.risk)
+	kept.Binding.Args, kept.Risk = outbound.Withhold(g.Sanitiser.JSON(j.canonical), j.secrets), g.maskRisk(t.Risk)
 	kept.About.Code = "" // the digest stands for it
 	if kept.Key != rec.CallID {
 		kept.Key = g.Sanitiser.Text(kept.Key)
 	}
-	got, err := g.Ledger.Open(ctx, t, j.key, j.fingerprint, rec.entry(sallyport.EntryTicket, kept))
+	got, err := g.Ledger.Open(ctx, t, j.key, j.fingerprint, rec.entry(sallyport.EntryTicket, opened{kept, b.Principal, b.Tool}))
 	if sallyport.CodeOf(err) == sallyport.RateLimited {
 		g.flooded(rec, err)
 	}
@@ -55,6 +58,13 @@ func (g *Gateway) openTicket(ctx context.Context, rec *record, j job, b sallypor
 		g.Tickets.Opened(context.WithoutCancel(ctx), got)
 	}
 	return got, err
+}
+
+// opened is a ticket as the record has it: found by who asks and for what, as calls are.
+type opened struct {
+	sallyport.Ticket
+	Principal string `json:"principal"`
+	Target    string `json:"target"`
 }
 
 // aboutTool is what an approver is told of a tool, beside its name.

@@ -41,7 +41,7 @@ func (g *Gateway) observe(ctx context.Context, rec *record, c claim, w sallyport
 	if err != nil {
 		return o, err
 	}
-	tool, egress, err := g.witnessTool(ctx, c, w.Tool, args)
+	tool, args, egress, err := g.witnessTool(ctx, c, w.Tool, args)
 	if err != nil {
 		return o, err
 	}
@@ -87,29 +87,32 @@ func (g *Gateway) observed(rec *record, tool sallyport.Tool, o sallyport.Observa
 
 // witnessTool resolves, validates, judges and authorises a look, as a call of
 // the same principal would be.
-func (g *Gateway) witnessTool(ctx context.Context, c claim, name string, args json.RawMessage) (tool sallyport.Tool, egress []string, err error) {
+func (g *Gateway) witnessTool(ctx context.Context, c claim, name string, args json.RawMessage) (tool sallyport.Tool, filled json.RawMessage, egress []string, err error) {
 	tool, err = g.Catalog.Resolve(c.req.Profile, name)
 	if err != nil || tool.Status != sallyport.ToolActive {
-		return tool, nil, fmt.Errorf("there is no active tool %q here", name)
+		return tool, nil, nil, fmt.Errorf("there is no active tool %q here", name)
 	}
-	if err := g.Catalog.Validate(tool, args); err != nil {
-		return tool, nil, fmt.Errorf("%s does not take these arguments: %w", name, err)
+	if args, err = tool.Fill(args, true); err == nil {
+		err = g.Catalog.Validate(tool, args)
+	}
+	if err != nil {
+		return tool, nil, nil, fmt.Errorf("%s does not take these arguments: %w", name, err)
 	}
 	risk := g.Assessor.Assess(ctx, tool, args)
 	if risk.Mutating() {
-		return tool, nil, fmt.Errorf("%s is not read-only here: its risk is %s", name, risk.Level)
+		return tool, nil, nil, fmt.Errorf("%s is not read-only here: its risk is %s", name, risk.Level)
 	}
 	v, err := g.Authorizer.Authorize(Question{
 		Who: c.who, Profile: c.req.Profile, Action: ActionCall, Tool: tool, Args: args, Risk: risk,
 		Tier: tierOf(tool, args),
 	})
 	if err != nil || !v.Allow || len(v.Demands) > 0 {
-		return tool, nil, fmt.Errorf("policies do not let %s call %s by itself", c.who.ID, name)
+		return tool, nil, nil, fmt.Errorf("policies do not let %s call %s by itself", c.who.ID, name)
 	}
 	if !v.NoNetwork {
 		egress = tool.Manifest.Egress
 	}
-	return tool, egress, nil
+	return tool, args, egress, nil
 }
 
 // changed says what is no longer as it was when the ticket was opened, or "".
