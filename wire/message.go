@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -26,6 +27,20 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Message + " (" + strconv.Itoa(e.Code) + ")" }
+
+// Offers reports whether e refuses a request's protocol version, and names this
+// one among those that are supported. A nil error offers nothing.
+func (e *Error) Offers(version string) bool {
+	if e == nil || e.Code != CodeUnsupportedVersion {
+		return false
+	}
+	for v := range Elements(Member(e.Data, "supported")) {
+		if text, _ := String(v); text == version {
+			return true
+		}
+	}
+	return false
+}
 
 // IsRequest reports whether m asks for an answer.
 func (m *Message) IsRequest() bool { return m.Method != "" && m.ID != nil }
@@ -53,6 +68,15 @@ func ParseMessage(raw []byte) (Message, error) {
 		return Message{}, invalid("a message must be a JSON object")
 	}
 	return parseEnvelope(body)
+}
+
+// Each yields the messages of a body: those of a batch, which servers of 2025-03-26 may
+// send, or the one that it is.
+func Each(body []byte) iter.Seq[json.RawMessage] {
+	if b := bytes.TrimLeft(body, " \t\r\n"); len(b) > 0 && b[0] == '[' && Validate(body) == nil {
+		return Elements(trim(body))
+	}
+	return func(yield func(json.RawMessage) bool) { yield(body) }
 }
 
 func invalid(format string, args ...any) *Error {

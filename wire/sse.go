@@ -28,6 +28,7 @@ type EventReader struct {
 	line   []byte
 	name   []byte
 	data   []byte
+	id     string // of the event that is read
 	lastID string
 	retry  time.Duration
 }
@@ -37,7 +38,8 @@ func NewEventReader(r io.Reader, max int) *EventReader {
 	return &EventReader{r: bufio.NewReader(r), max: max, retry: -1}
 }
 
-// LastID returns the last event id that the stream set, "" if none.
+// LastID returns the last event id that the stream set, "" if none. That of an
+// event which was cut off does not count: it has yet to come.
 func (e *EventReader) LastID() string { return e.lastID }
 
 // Retry returns the reconnection time that the stream asked for, or -1.
@@ -56,7 +58,7 @@ func (e *EventReader) Next() (Event, error) {
 		}
 		size += len(e.line) + 1
 		if len(e.line) == 0 {
-			size = 0
+			size, e.lastID = 0, e.id
 			if !hasData {
 				e.name = e.name[:0]
 				continue
@@ -85,7 +87,7 @@ func (e *EventReader) field() bool {
 		e.name = append(e.name[:0], value...)
 	case "id":
 		if bytes.IndexByte(value, 0) < 0 {
-			e.lastID = string(value)
+			e.id = string(value)
 		}
 	case "retry":
 		if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {

@@ -49,6 +49,18 @@ func TestEventReaderIDAndRetry(t *testing.T) {
 	}
 }
 
+// FO-11: who comes back with the id of an event that was cut off would never get it.
+func TestFO11_IDOfACutEvent(t *testing.T) {
+	for in, want := range map[string]string{
+		"id: 1\ndata: a\n\nid: 2\ndata: {\"half": "1", "id: 1\ndata: a\n\ndata: b\nid: 2\n": "1", "id: 1\n": "", "id: 1\n\nid: 2\n\n": "2",
+	} {
+		r := wire.NewEventReader(strings.NewReader(in), 100)
+		if _, err := readAll(r); !errors.Is(err, io.EOF) || r.LastID() != want {
+			t.Errorf("%q: %q, %v; want %q", in, r.LastID(), err, want)
+		}
+	}
+}
+
 func TestEventReaderBound(t *testing.T) {
 	line := "data: " + strings.Repeat("x", 30) + "\n"
 	for _, in := range []string{strings.Repeat("x", 101), line + line + line + "\n"} {

@@ -11,6 +11,8 @@
 // anything else it returns garbage or "not found", but never panics.
 package wire
 
+import "slices"
+
 // Protocol revisions.
 const (
 	Version2026_07_28 = "2026-07-28" // stateless ("modern")
@@ -53,6 +55,7 @@ const (
 	MetaSaga               = "dev.sallyport/saga"
 	MetaReaches            = "dev.sallyport/reaches"
 	MetaIncomplete         = "dev.sallyport/incomplete"
+	MetaUnavailable        = "dev.sallyport/unavailable"
 )
 
 // HTTP header names, in Go's canonical form.
@@ -71,3 +74,9 @@ const (
 	TypeJSON = "application/json"
 	TypeSSE  = "text/event-stream"
 )
+
+// LogRank returns the rank of a log level's name (RFC 5424), -1 if it is none.
+func LogRank(name string) int { return slices.Index(LogLevels, name) }
+
+// LogLevels are the names of the levels, the least important first.
+var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
