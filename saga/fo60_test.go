@@ -247,7 +247,7 @@ func killedAt(t *testing.T, n int, after bool, behalf string) (survived bool) {
 func lasts(h *house, id string) bool {
 	for {
 		select {
-		case <-h.db.died:
+		case <-h.db.Died:
 			return false
 		default:
 		}

@@ -3,11 +3,9 @@ package saga_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +21,7 @@ import (
 	"sallyport.dev/sallyport/saga"
 	"sallyport.dev/sallyport/saga/plan"
 	"sallyport.dev/sallyport/store"
-	"sallyport.dev/sallyport/store/sqlite"
+	"sallyport.dev/sallyport/test/mortal"
 )
 
 // A world is everything that outlives a gateway: a database, the record's key,
@@ -72,7 +70,7 @@ func folder(t *testing.T) string {
 // A house is one life of a gateway on the world.
 type house struct {
 	*world
-	db     *mortal
+	db     ledger
 	front  *gateway.Gateway
 	steps  *gateway.Gateway
 	engine *saga.Engine
@@ -81,111 +79,36 @@ type house struct {
 	done   chan struct{}
 }
 
-// mortal is a store that dies at its nth write: before or after the write took
-// place, everything else of that life fails.
-type mortal struct {
-	*sqlite.Store
-	mu     sync.Mutex
-	left   int // writes to live, negative: for ever
-	after  bool
-	dead   bool
-	writes int
-	died   chan struct{}
-}
+// ledger is the store as the gateway of one life sees it.
+type ledger struct{ *mortal.Store }
 
-var errDead = errors.New("killed")
-
-func (m *mortal) write(fn func() error) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.dead {
-		return errDead
-	}
-	m.writes++
-	m.left--
-	dies := m.left == 0
-	if dies && !m.after {
-		m.dead = true
-		close(m.died)
-		return errDead
-	}
-	err := fn()
-	if dies {
-		m.dead = true
-		close(m.died)
-		return errDead
-	}
-	return err
-}
-
-func (m *mortal) gone() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.dead }
-
-func (m *mortal) CreateSaga(ctx context.Context, s sallyport.Saga, e sallyport.Entry) (out sallyport.Saga, err error) {
-	err = m.write(func() error { out, err = m.Store.CreateSaga(ctx, s, e); return err })
+func (m ledger) CreateSaga(ctx context.Context, s sallyport.Saga, e sallyport.Entry) (out sallyport.Saga, err error) {
+	err = m.Write(func() error { out, err = m.Store.CreateSaga(ctx, s, e); return err })
 	return out, err
 }
 
-func (m *mortal) MoveSaga(ctx context.Context, v store.SagaMove) (out sallyport.Saga, err error) {
+func (m ledger) MoveSaga(ctx context.Context, v store.SagaMove) (out sallyport.Saga, err error) {
 	out = v.Saga
-	err = m.write(func() error { out, err = m.Store.MoveSaga(ctx, v); return err })
+	err = m.Write(func() error { out, err = m.Store.MoveSaga(ctx, v); return err })
 	return out, err
 }
 
-func (m *mortal) LeaseSaga(ctx context.Context, tenant, id, owner string, fence int64, until time.Time) (out sallyport.Saga, err error) {
-	err = m.write(func() error { out, err = m.Store.LeaseSaga(ctx, tenant, id, owner, fence, until); return err })
+func (m ledger) LeaseSaga(ctx context.Context, tenant, id, owner string, fence int64, until time.Time) (out sallyport.Saga, err error) {
+	err = m.Write(func() error { out, err = m.Store.LeaseSaga(ctx, tenant, id, owner, fence, until); return err })
 	return out, err
 }
 
-func (m *mortal) Begin(ctx context.Context, b gateway.Begin) (fence int64, err error) {
-	err = m.write(func() error { fence, err = m.Store.Begin(ctx, b); return err })
-	return fence, err
-}
-
-func (m *mortal) Finish(ctx context.Context, f gateway.Finish) error {
-	return m.write(func() error { return m.Store.Finish(ctx, f) })
-}
-
-func (m *mortal) Saga(ctx context.Context, tenant, id string) (sallyport.Saga, error) {
-	if m.gone() {
-		return sallyport.Saga{}, errDead
+func (m ledger) Saga(ctx context.Context, tenant, id string) (sallyport.Saga, error) {
+	if err := m.Gone(); err != nil {
+		return sallyport.Saga{}, err
 	}
 	return m.Store.Saga(ctx, tenant, id)
-}
-
-func (m *mortal) Find(ctx context.Context, key sallyport.ReservationKey) (*sallyport.Reservation, error) {
-	if m.gone() {
-		return nil, errDead
-	}
-	return m.Store.Find(ctx, key)
 }
 
 // live starts a gateway that dies at its nth write; 0: never.
 func (w *world) live(n int, after bool) *house {
 	w.t.Helper()
-	seal, err := audit.NewSealer(w.key, filepath.Join(w.dir, "heads"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	db, err := sqlite.Open(filepath.Join(w.dir, "db"), seal)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := db.Recover(context.Background(), db.Writer()); err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := db.Admin(context.Background(), "t", "ada"); err != nil {
-		e, err := audit.AdminEntry("t", sallyport.Change{Action: "admins add", By: "init", Target: "ada"})
-		if err == nil {
-			err = db.PutAdmin(context.Background(), sallyport.Admin{Tenant: "t", Name: "ada"}, e)
-		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	if n == 0 {
-		n = -1
-	}
-	h := &house{world: w, db: &mortal{Store: db, left: n, after: after, died: make(chan struct{})}, done: make(chan struct{})}
+	h := &house{world: w, db: ledger{mortal.Open(w.t, w.dir, w.key, n, after)}, done: make(chan struct{})}
 	h.wire()
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel

@@ -116,6 +116,9 @@ func (a Authorizer) join(q gateway.Question, v gateway.Verdict, what string, c s
 	case t.Status != sallyport.ToolActive:
 		return no(fmt.Sprintf("tool %s is %s: %s", t.Name, t.Status, t.StatusReason)), nil
 	}
+	if len(t.Fixed) > 0 { // what was judged with the plan would not be what runs
+		return no(fmt.Sprintf("tool %s has arguments with fixed values here, so it cannot be a step: call it by itself", t.Shown())), nil
+	}
 	known := len(refsIn(c.Args)) == 0
 	if known {
 		if err := a.Book.Catalog.Validate(t, c.Args); err != nil {
