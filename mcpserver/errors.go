@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/mcpserver/refusal"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -88,10 +88,13 @@ func (x *exchange) refuseAs(e *sallyport.Error) {
 	}
 	switch status {
 	case http.StatusUnauthorized:
-		x.s.challenge(x.w, x.profile, "invalid_token")
+		if x.flooded() {
+			return
+		}
+		x.challenge("invalid_token")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		if e.RetryAfter > 0 {
-			x.w.Header().Set("Retry-After", itoa(seconds(e.RetryAfter)))
+			x.w.Header().Set("Retry-After", itoa(refusal.Seconds(e.RetryAfter)))
 		}
 	}
 	x.failWith(status, rpc, e)
@@ -99,46 +102,12 @@ func (x *exchange) refuseAs(e *sallyport.Error) {
 
 // failWith answers with a JSON-RPC error that tells what the refusal was.
 func (x *exchange) failWith(status, rpc int, e *sallyport.Error) {
-	data := appendRefusal([]byte{'{'}, e, false)
+	data := refusal.Append([]byte{'{'}, e, false)
 	if e.CallID != "" {
 		data = wire.AppendString(append(data, `,"call_id":`...), e.CallID)
 	}
+	if uri, ok := wire.String(wire.Member(x.msg.Params, "uri")); ok && e.Code == sallyport.NotFound {
+		data = wire.AppendString(append(data, `,"uri":`...), uri) // where the protocol wants it
+	}
 	x.fail(status, &wire.Error{Code: rpc, Message: e.Message, Data: append(data, '}')})
-}
-
-// seconds rounds up: a client that waits that long has waited long enough.
-func seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
-
-// appendRefusal appends the members that tell a refusal, in a fixed order.
-func appendRefusal(b []byte, e *sallyport.Error, message bool) []byte {
-	b = wire.AppendString(append(b, `"code":`...), string(e.Code))
-	b = wire.AppendString(append(b, `,"step":`...), string(e.Step))
-	if message {
-		b = wire.AppendString(append(b, `,"message":`...), e.Message)
-	}
-	b = wire.AppendString(append(b, `,"hint":`...), e.Hint)
-	if e.Ticket != "" {
-		b = wire.AppendString(append(b, `,"ticket":`...), e.Ticket)
-	}
-	if e.RetryAfter > 0 {
-		b = strconv.AppendInt(append(b, `,"retry_after":`...), seconds(e.RetryAfter), 10)
-	}
-	return b
-}
-
-// refusalResult is a refusal as a tool result, for the agent to read.
-func refusalResult(e *sallyport.Error) []byte {
-	text := string(e.Code) + " (at " + string(e.Step) + "): " + e.Message
-	if e.Ticket != "" {
-		text += "\nTicket: " + e.Ticket
-	}
-	if e.RetryAfter > 0 {
-		text += "\nRetry after: " + itoa(seconds(e.RetryAfter)) + " s"
-	}
-	if e.Hint != "" {
-		text += "\nHint: " + e.Hint
-	}
-	b := wire.AppendString([]byte(`{"content":[{"type":"text","text":`), text)
-	b = appendRefusal(append(b, `}],"structuredContent":{`...), e, true)
-	return append(b, `},"isError":true}`...)
 }

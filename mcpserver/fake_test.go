@@ -25,6 +25,7 @@ type fakeGateway struct {
 	tools      []sallyport.Tool
 	shelves    map[sallyport.Shelf][]sallyport.Tool
 	incomplete bool
+	huge       int // bytes that "echo" answers beside
 
 	mu      sync.Mutex
 	calls   []sallyport.Request
@@ -170,6 +171,9 @@ func (g *fakeGateway) Call(ctx context.Context, req sallyport.Request) (sallypor
 			return refused(sallyport.Invalid, sallyport.Validate, err.Error())
 		}
 		res.Content = json.RawMessage(fmt.Sprintf(`{"content":[{"type":"text","text":%s,"vendor":1.0}],"structuredContent":%s}`, wire.Quote(string(args)), args))
+		if g.huge > 0 {
+			res.Content = text(strings.Repeat("x", g.huge))
+		}
 	case "meta":
 		res.Content = json.RawMessage(`{ "_meta" : {"n":9007199254740993,"dev.sallyport/callId":"forged"},"content":[] ,"resultType":"complete"}`)
 	case "progress":

@@ -8,27 +8,29 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/wire"
+	"sallyport.dev/sallyport/wire/ask"
 )
 
 // openLegacy finds the session of a request of the earlier revisions, or
 // answers and reports false. initialize has none yet.
 func (x *exchange) openLegacy() bool {
-	if !x.accept.json && !x.accept.stream && len(x.r.Header["Accept"]) > 0 {
+	if !x.accept.JSON && !x.accept.Stream && len(x.r.Header["Accept"]) > 0 {
 		x.fail(http.StatusNotAcceptable, invalidRequest("accept must list application/json and text/event-stream"))
 		return false
 	}
-	version, once := only(x.r.Header, wire.HeaderProtocolVersion)
 	if x.msg.Method == "initialize" && x.msg.IsRequest() {
 		return true
-	}
-	if !once || version != "" && !slices.Contains(supported[1:], version) {
-		x.fail(http.StatusBadRequest, unsupportedVersion(version))
-		return false
 	}
 	return x.findSession()
 }
 
+// findSession finds it for a request with any method of HTTP.
 func (x *exchange) findSession() bool {
+	version, once := only(x.r.Header, wire.HeaderProtocolVersion)
+	if !once || version != "" && !slices.Contains(supported[1:], version) {
+		x.fail(http.StatusBadRequest, unsupportedVersion(version))
+		return false
+	}
 	id, once := only(x.r.Header, wire.HeaderSessionID)
 	if !once || id == "" {
 		x.fail(http.StatusBadRequest, invalidRequest("Mcp-Session-Id is missing: call initialize first, or send a stateless request (protocol version 2026-07-28, with params._meta)"))
@@ -62,7 +64,7 @@ func (x *exchange) initialize() {
 	if !slices.Contains(supported[1:], asked) {
 		version = supported[1] // the newest that has initialize; the client decides
 	}
-	id, err := x.s.sessions.open(ownerOf(who), version, time.Now())
+	id, err := x.s.sessions.open(ownerOf(who), version, ask.Abilities(wire.Member(x.msg.Params, "capabilities")), time.Now())
 	if err != nil {
 		x.refuse(err)
 		return

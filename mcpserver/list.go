@@ -8,6 +8,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/mcpserver/cursor"
+	"sallyport.dev/sallyport/mcpserver/lacks"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -36,7 +37,7 @@ func (x *exchange) list(shelf sallyport.Shelf, member string) {
 		return
 	}
 	if shelf == "" {
-		x.s.params.Learn(x.profile, sight.List)
+		x.learn(sight)
 	}
 	x.page(sight, shelf, member)
 }
@@ -72,7 +73,7 @@ func (x *exchange) page(sight sallyport.Sight, shelf sallyport.Shelf, member str
 	if to < len(list) {
 		b = wire.AppendString(append(b, `,"nextCursor":`...), places.After(to-1))
 	}
-	x.result(append(b, x.listEnd(sight.Incomplete)...))
+	x.result(append(b, x.listEnd(lacks.Marks(sight, x.s.opts.Down))...))
 }
 
 // cursors are those of a list as this caller sees it now.
@@ -87,19 +88,14 @@ func (x *exchange) cursors(who sallyport.Principal, shelf sallyport.Shelf, list 
 	}
 }
 
-// listEnd ends the result of a list. What a server that is not there yet would
-// add is not passed over in silence.
-func (x *exchange) listEnd(incomplete bool) string {
-	mark := ""
-	if incomplete {
-		mark = `"` + wire.MetaIncomplete + `":true`
-	}
+// listEnd ends the result of a list. What it lacks is not passed over in silence.
+func (x *exchange) listEnd(mark string) string {
 	switch {
-	case x.modern && incomplete:
+	case x.modern && mark != "":
 		return `,"resultType":"complete"` + strings.TrimSuffix(x.s.listTail(), "}") + "," + mark + "}}"
 	case x.modern:
 		return `,"resultType":"complete"` + x.s.listTail() + "}"
-	case incomplete:
+	case mark != "":
 		return `,"_meta":{` + mark + "}}"
 	}
 	return "}"

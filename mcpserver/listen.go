@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/mcpserver/media"
 	"sallyport.dev/sallyport/mcpserver/reading"
 	"sallyport.dev/sallyport/mcpserver/stream"
 	"sallyport.dev/sallyport/wire"
@@ -135,7 +136,7 @@ func (x *exchange) hear() {
 	if !x.authorize() {
 		return
 	}
-	if x.accept = parseAccept(x.r.Header["Accept"]); !x.accept.stream {
+	if x.accept = media.ParseAccept(x.r.Header["Accept"]); !x.accept.Stream {
 		x.fail(http.StatusNotAcceptable, invalidRequest("accept must list text/event-stream"))
 		return
 	}

@@ -21,8 +21,11 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/limit/gcra"
 	"sallyport.dev/sallyport/mcpserver/hosts"
 	"sallyport.dev/sallyport/mcpserver/mirror"
+	"sallyport.dev/sallyport/mcpserver/proxied"
+	"sallyport.dev/sallyport/mcpserver/strangers"
 	"sallyport.dev/sallyport/mcpserver/stream"
 	"sallyport.dev/sallyport/wire"
 )
@@ -55,15 +58,20 @@ type Options struct {
 	Gateway Gateway
 	BaseURL string // where clients reach the gateway, without a path: "http://127.0.0.1:7450"
 
+	Held    Held            // keeps calls whose stateless clients are asked; without one they are not
 	Hub     *stream.Hub     // tells what changes; without one there are no streams
 	Reaches func() []string // this gateway and those behind it, told to gateways before it
+	Down    func() []string // servers that take no calls just now; nil knows of none
 
-	AuthorizationServers []string // issuers whose tokens are good here; BaseURL
+	Resource             func(r *http.Request, profile string) string // URL of a profile's endpoint as the sender of a request knows it; below BaseURL
+	AuthorizationServers []string                                     // issuers whose tokens are good here; BaseURL
 	Hosts                hosts.Policy
 	Profile              func(name string) bool // whether a profile exists beside the default; none does
 	Log                  *slog.Logger           // nothing is logged
 	Version              string                 // of the program, shown to clients; "dev"
 	Instructions         string                 // for the model, shown to clients; none
+
+	Strangers gcra.Rate // of requests without a good credential from one address; 20 a second, 400 at once
 
 	MaxBody      int64         // bytes of one request; 4 MiB
 	ApprovalWait time.Duration // how long a call waits for a human; 5 min
@@ -101,6 +109,9 @@ func (o *Options) fill() {
 		o.Profile = func(string) bool { return false }
 	}
 	o.BaseURL = strings.TrimRight(o.BaseURL, "/")
+	if o.Resource == nil {
+		o.Resource = func(_ *http.Request, profile string) string { return o.BaseURL + proxied.Path(profile) }
+	}
 	if len(o.AuthorizationServers) == 0 {
 		o.AuthorizationServers = []string{o.BaseURL}
 	}
@@ -115,14 +126,15 @@ func def[T comparable](field *T, value T) {
 
 // A Server is the door. It is an http.Handler for the paths in Patterns.
 type Server struct {
-	opts     Options
-	gateway  Gateway
-	entry    http.Handler // routes, guarded
-	sessions *sessionTable
-	params   *mirror.Cache
-	panics   atomic.Int64
-	info     []byte // raw Implementation object
-	caps     string // raw ServerCapabilities object
+	opts      Options
+	gateway   Gateway
+	entry     http.Handler // routes, guarded
+	sessions  *sessionTable
+	params    *mirror.Cache
+	strangers *strangers.Count
+	panics    atomic.Int64
+	info      []byte // raw Implementation object
+	caps      string // raw ServerCapabilities object
 }
 
 // New returns a server, or an error that says which option is wrong.
@@ -134,7 +146,7 @@ func New(opts Options) (*Server, error) {
 		return nil, errors.New("mcpserver: Options.BaseURL must be an http or https URL")
 	}
 	opts.fill()
-	s := &Server{opts: opts, gateway: opts.Gateway, params: mirror.New()}
+	s := &Server{opts: opts, gateway: opts.Gateway, params: mirror.New(), strangers: strangers.New(opts.Strangers)}
 	s.sessions = newSessionTable(&s.opts)
 	s.info = wire.AppendString([]byte(`{"name":"sallyport","title":"Sallyport","version":`), opts.Version)
 	s.info = append(s.info, '}')
@@ -148,7 +160,7 @@ func New(opts Options) (*Server, error) {
 
 // Patterns returns what to mount a Server under, in http.ServeMux's syntax.
 func Patterns() []string {
-	return []string{"/mcp", "/mcp/", metadataPath, metadataPath + "/"}
+	return []string{"/mcp", "/mcp/", proxied.WellKnown, proxied.WellKnown + "/"}
 }
 
 // Panics returns how many requests ended in a panic since the start.
@@ -168,7 +180,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.entry.Ser
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
 	w.Header()["Cache-Control"] = []string{"no-store"}
-	if rest, ok := strings.CutPrefix(r.URL.Path, metadataPath); ok {
+	if rest, ok := strings.CutPrefix(r.URL.Path, proxied.WellKnown); ok {
 		s.serveMetadata(w, r, rest)
 		return
 	}

@@ -43,6 +43,8 @@ var methods = []method{
 	{name: "tasks/get", eras: modernEra, operation: sallyport.CallTool, run: (*exchange).getTask},
 	{name: "tasks/cancel", eras: modernEra, run: (*exchange).cancelTask,
 		reason: "Gateway.Withdraw authenticates, and takes back a question of the caller's own"},
+	{name: "tasks/update", eras: modernEra, run: (*exchange).updateTask,
+		reason: "changes nothing, for no task asks its client; the caller is authenticated"},
 	{name: "server/discover", eras: modernEra, run: (*exchange).discover,
 		reason: "says only what the program is; the caller is authenticated"},
 	{name: "initialize", eras: legacyEra, run: (*exchange).initialize,
@@ -85,21 +87,11 @@ func (x *exchange) ping() {
 
 func (x *exchange) setLogLevel() {
 	level, _ := wire.String(wire.Member(x.msg.Params, "level"))
-	n := logLevel(level)
+	n := wire.LogRank(level)
 	if n < 0 {
 		x.fail(http.StatusOK, &wire.Error{Code: wire.CodeInvalidParams, Message: "level must be one of debug, info, notice, warning, error, critical, alert, emergency"})
 		return
 	}
 	x.session.logLevel.Store(int32(n))
 	x.result([]byte("{}"))
-}
-
-// logLevel returns the rank of a level's name (RFC 5424), -1 if it is none.
-func logLevel(name string) int {
-	for i, l := range [...]string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"} {
-		if l == name {
-			return i
-		}
-	}
-	return -1
 }

@@ -26,26 +26,11 @@ func TestEveryMethodIsAnOperationOrSaysWhy(t *testing.T) {
 	}
 }
 
-func TestTraceparent(t *testing.T) {
-	for s, want := range map[string]bool{
-		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01": true,
-		"00-0AF7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01": false,
-		"00-00000000000000000000000000000000-b7ad6b7169203331-01": false,
-		"00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01": false,
-		"ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01": false,
-		"": false, "x": false,
-	} {
-		if got := validTraceparent(s); got != want {
-			t.Errorf("validTraceparent(%q) = %v", s, got)
-		}
-	}
-}
-
 func TestSessionClock(t *testing.T) {
 	opts := Options{SessionIdle: time.Minute, Sessions: 2, SessionsPerPrincipal: 2, CallsPerSession: 1}
 	table := newSessionTable(&opts)
 	who, now := owner{id: "alice"}, time.Unix(1000, 0)
-	id, err := table.open(who, "", now)
+	id, err := table.open(who, "", sallyport.Abilities{}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,15 +47,15 @@ func TestSessionClock(t *testing.T) {
 		t.Error("a session with a call in flight has expired")
 	}
 	s.end([]byte("1"))
-	other, _ := table.open(owner{id: "bob"}, "", now)
+	other, _ := table.open(owner{id: "bob"}, "", sallyport.Abilities{}, now)
 	if now = now.Add(2 * time.Minute); table.find(id, who, now) != nil {
 		t.Error("an idle session has not expired")
 	}
 	// A full table first loses what has expired.
-	if _, err := table.open(who, "", now); err != nil {
+	if _, err := table.open(who, "", sallyport.Abilities{}, now); err != nil {
 		t.Error(err)
 	}
-	if _, err := table.open(who, "", now); err != nil || table.byID[other] != nil || len(table.byOwner) != 1 {
+	if _, err := table.open(who, "", sallyport.Abilities{}, now); err != nil || table.byID[other] != nil || len(table.byOwner) != 1 {
 		t.Errorf("%v, %d owners", err, len(table.byOwner))
 	}
 }

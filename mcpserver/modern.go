@@ -21,7 +21,7 @@ func (x *exchange) isModern() bool {
 // checkModern verifies the metadata of a stateless request, and that the
 // headers say what the body says: a proxy may have decided by them.
 func (x *exchange) checkModern() bool {
-	if !x.accept.json || !x.accept.stream {
+	if !x.accept.JSON || !x.accept.Stream {
 		x.fail(http.StatusNotAcceptable, invalidRequest("accept must list application/json and text/event-stream"))
 		return false
 	}
@@ -66,7 +66,7 @@ func (x *exchange) modernFault() *wire.Error {
 		of, what = "name", "the prompt to get"
 	case "resources/read":
 		of, what = "uri", "the resource to read"
-	case "tasks/get", "tasks/cancel":
+	case "tasks/get", "tasks/cancel", "tasks/update":
 		of, what = "taskId", "the task"
 	default:
 		return nil

@@ -5,12 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"mime"
 	"net/http"
 	"runtime/debug"
 	"strings"
 	"time"
 
+	"sallyport.dev/sallyport/mcpserver/batch"
+	"sallyport.dev/sallyport/mcpserver/media"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -21,7 +22,7 @@ type exchange struct {
 	r          *http.Request
 	profile    string
 	credential string
-	accept     accepted
+	accept     media.Accepted
 	size       int // bytes of the body
 	msg        wire.Message
 	meta       json.RawMessage // params._meta, or nil
@@ -41,6 +42,15 @@ func (x *exchange) post() {
 	}
 	msg, err := wire.ParseMessage(body)
 	x.msg = msg
+	if batch.Is(body) && x.several(body) {
+		return
+	}
+	x.take(err)
+}
+
+// take takes x.msg in, or the error that it could not be read with.
+func (x *exchange) take(err error) {
+	msg := &x.msg
 	if err != nil {
 		e, ok := errors.AsType[*wire.Error](err)
 		if !ok {
@@ -50,7 +60,7 @@ func (x *exchange) post() {
 		return
 	}
 	if msg.IsResponse() {
-		x.fail(http.StatusBadRequest, invalidRequest("the gateway asked nothing, so there is nothing to respond to"))
+		x.respond()
 		return
 	}
 	x.meta = wire.Member(msg.Params, "_meta")
@@ -65,44 +75,18 @@ func (x *exchange) post() {
 	x.dispatch()
 }
 
-// accepted says which answers the client can read.
-type accepted struct{ json, stream bool }
-
 func (x *exchange) checkMediaTypes() bool {
 	h := x.r.Header
 	if enc := strings.Join(h["Content-Encoding"], ","); enc != "" && !strings.EqualFold(enc, "identity") {
 		x.fail(http.StatusUnsupportedMediaType, invalidRequest("content-encoding %.40q is not supported: send the body as it is", enc))
 		return false
 	}
-	if ct := h["Content-Type"]; len(ct) != 1 || ct[0] != wire.TypeJSON && !isJSON(ct[0]) {
+	if ct := h["Content-Type"]; len(ct) != 1 || !media.IsJSON(ct[0]) {
 		x.fail(http.StatusUnsupportedMediaType, invalidRequest("content-type must be application/json, in UTF-8"))
 		return false
 	}
-	x.accept = parseAccept(h["Accept"])
+	x.accept = media.ParseAccept(h["Accept"])
 	return true
-}
-
-func isJSON(contentType string) bool {
-	media, params, err := mime.ParseMediaType(contentType)
-	charset := params["charset"]
-	return err == nil && media == wire.TypeJSON && (charset == "" || strings.EqualFold(charset, "utf-8"))
-}
-
-func parseAccept(values []string) (a accepted) {
-	if len(values) == 1 && values[0] == "application/json, text/event-stream" {
-		return accepted{json: true, stream: true}
-	}
-	for _, v := range values {
-		for part := range strings.SplitSeq(v, ",") {
-			media, params, err := mime.ParseMediaType(part)
-			if err != nil || params["q"] == "0" {
-				continue
-			}
-			a.json = a.json || media == wire.TypeJSON || media == "application/*" || media == "*/*"
-			a.stream = a.stream || media == wire.TypeSSE || media == "text/*" || media == "*/*"
-		}
-	}
-	return a
 }
 
 // freeBody is how much a caller may send before its token is looked at. The

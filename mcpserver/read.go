@@ -1,11 +1,13 @@
 package mcpserver
 
 import (
+	"errors"
 	"net/http"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/mcpserver/reading"
 	"sallyport.dev/sallyport/wire"
+	wireask "sallyport.dev/sallyport/wire/ask"
 )
 
 func (x *exchange) readResource() { x.read(sallyport.ReadResource) }
@@ -24,6 +26,10 @@ func (x *exchange) read(kind sallyport.Kind) {
 		x.fail(http.StatusOK, e)
 		return
 	}
+	if e := x.readReturns(&req); e != nil {
+		x.fail(http.StatusOK, e)
+		return
+	}
 	req.Key = ""
 	ctx, done, ok := x.callContext()
 	if !ok {
@@ -32,19 +38,21 @@ func (x *exchange) read(kind sallyport.Kind) {
 	defer done()
 	x.reply = newReply(x, ask, done)
 	req.Notify, req.Watched = x.reply.notify, x.reply.canProgress()
-	res, err := x.s.gateway.Call(ctx, req)
+	res, err := x.converse(ctx, req, x.s.gateway.Call)
 	x.reply.settle()
 	if ctx.Err() != nil && x.reply.abandoned(x.modern) {
 		return
 	}
 	var content []byte
 	switch {
+	case len(res.Questions) > 0:
+		content = wireask.Result(res.Questions, res.State)
 	case err == nil && res.IsError:
 		err = &sallyport.Error{Code: sallyport.Upstream, Step: sallyport.Sanitise, CallID: res.CallID, Message: "the server's answer cannot be used"}
 	case err == nil:
 		content, err = reading.Result(op, res.Content)
 	}
-	if err == nil && x.modern && kind == sallyport.ReadResource {
+	if err == nil && x.modern && kind == sallyport.ReadResource && len(res.Questions) == 0 {
 		content = append(content[:len(content)-1], `,"ttlMs":0,"cacheScope":"private"}`...)
 	}
 	if err == nil {
@@ -63,6 +71,10 @@ const codeNoResource = -32002
 // refuseReading answers with a JSON-RPC error: a reading has no result that
 // could say that it failed.
 func (x *exchange) refuseReading(kind sallyport.Kind, err error) {
+	if m, ok := errors.AsType[*sallyport.MissingAbility](err); ok && x.modern && m.Needs.Any() {
+		x.needs(m)
+		return
+	}
 	e := x.safe(err)
 	if e.Code == sallyport.NotFound && kind == sallyport.ReadResource && !x.modern {
 		x.failWith(http.StatusOK, codeNoResource, e)

@@ -2,13 +2,12 @@ package mcpserver
 
 import (
 	"encoding/json"
-	"math"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/mcpserver/progress"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -27,13 +26,13 @@ type reply struct {
 	closed    bool
 	broken    bool // a write failed: nobody listens
 	timer     *time.Timer
-	last      float64 // progress told last; -1 for none
-	waiting   string  // said again at each sign of life, "" if not waiting
+	meter     progress.Meter
+	waiting   string // said again at each sign of life, "" if not waiting
 	buf       []byte
 }
 
 func newReply(x *exchange, ask hears, cancel func()) *reply {
-	p := &reply{x: x, ask: ask, stream: x.accept.stream, cancel: cancel, last: -1}
+	p := &reply{x: x, ask: ask, stream: x.accept.Stream, cancel: cancel}
 	if p.stream {
 		p.mu.Lock()
 		p.timer = time.AfterFunc(x.s.opts.StreamAfter, p.tick)
@@ -82,6 +81,18 @@ func (p *reply) wait(e *sallyport.Error) {
 	p.progress(p.waiting)
 }
 
+// message writes a message to the client's stream, and reports whether it got off.
+func (p *reply) message(msg []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.settled || p.closed || !p.stream {
+		return false
+	}
+	p.waiting = "" // it runs
+	p.send(wire.AppendEvent(p.buf[:0], "message", msg))
+	return !p.broken
+}
+
 // notify passes a notice of the running call on, if the caller asked for such.
 func (p *reply) notify(n sallyport.Notice) {
 	p.mu.Lock()
@@ -95,7 +106,11 @@ func (p *reply) notify(n sallyport.Notice) {
 		p.forwardProgress(n.Params)
 	case "notifications/message":
 		level, _ := wire.String(wire.Member(n.Params, "level"))
-		if rank := logLevel(level); p.ask.level >= 0 && rank >= p.ask.level {
+		if rank := wire.LogRank(level); p.ask.level >= 0 && rank >= p.ask.level {
+			p.notification(n.Method, n.Params)
+		}
+	case "notifications/elicitation/complete":
+		if !p.x.modern && p.x.session.version >= wire.Version2025_11_25 {
 			p.notification(n.Method, n.Params)
 		}
 	}
@@ -108,22 +123,17 @@ func (p *reply) forwardProgress(params json.RawMessage) {
 	if p.ask.token == nil {
 		return
 	}
-	v, err := strconv.ParseFloat(string(wire.Member(params, "progress")), 64)
-	if err != nil || math.IsInf(v, 0) {
+	v := p.meter.Pass(wire.Member(params, "progress"))
+	if v == nil {
 		return
 	}
-	params, err = wire.SetMember(params, "progressToken", p.ask.token)
-	if err != nil {
-		return
+	params, err := wire.SetMember(params, "progressToken", p.ask.token)
+	if err == nil {
+		params, err = wire.SetMember(params, "progress", v)
 	}
-	if v <= p.last {
-		v = p.next()
-		if params, err = wire.SetMember(params, "progress", appendNumber(nil, v)); err != nil {
-			return
-		}
+	if err == nil {
+		p.notification("notifications/progress", params)
 	}
-	p.last = v
-	p.notification("notifications/progress", params)
 }
 
 // progress sends a message of our own. Preconditions: p.mu is held.
@@ -131,22 +141,14 @@ func (p *reply) progress(message string) {
 	if p.ask.token == nil {
 		return
 	}
-	p.last = p.next()
-	b := append(append([]byte(`{"progressToken":`), p.ask.token...), `,"progress":`...)
-	b = wire.AppendString(append(appendNumber(b, p.last), `,"message":`...), message)
+	v := p.meter.Next()
+	if v == nil {
+		return
+	}
+	b := append(append(append([]byte(`{"progressToken":`), p.ask.token...), `,"progress":`...), v...)
+	b = wire.AppendString(append(b, `,"message":`...), message)
 	p.notification("notifications/progress", append(b, '}'))
 }
-
-// next is a progress value that is larger than the last. The steps are small,
-// so that the upstream's own values, when they come, are larger still.
-func (p *reply) next() float64 {
-	if p.last < 0 {
-		return 0
-	}
-	return max(p.last+1.0/1024, math.Nextafter(p.last, math.Inf(1)))
-}
-
-func appendNumber(b []byte, v float64) []byte { return strconv.AppendFloat(b, v, 'g', -1, 64) }
 
 // Preconditions: p.mu is held.
 func (p *reply) notification(method string, params json.RawMessage) {
@@ -198,7 +200,7 @@ func (p *reply) finish(status int, msg []byte, ok bool) {
 	}
 	p.shut()
 	switch {
-	case p.streaming || ok && p.stream && (p.ask.token != nil || !p.x.accept.json):
+	case p.streaming || ok && p.stream && (p.ask.token != nil || !p.x.accept.JSON):
 		p.send(wire.AppendEvent(p.buf[:0], "message", msg))
 	case len(msg) > largeReply:
 		h := p.x.w.Header()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/limit/gcra"
+	"sallyport.dev/sallyport/mcpserver/asking"
 	"sallyport.dev/sallyport/mcpserver/stream"
 	"sallyport.dev/sallyport/wire"
 )
@@ -25,8 +27,10 @@ type session struct {
 	id       string
 	owner    owner
 	logLevel atomic.Int32
-	version  string    // of the protocol
-	used     time.Time // guarded by the table's mu
+	version  string // of the protocol
+	can      sallyport.Abilities
+	asking   asking.Desk // what the client is asked
+	used     time.Time   // guarded by the table's mu
 
 	box     stream.Box // what its stream has to say
 	ended   *stream.Signal
@@ -95,21 +99,22 @@ type sessionTable struct {
 	mu      sync.Mutex
 	byID    map[string]*session
 	byOwner map[owner][]*session // the oldest first
+	alarms  *gcra.Table          // by who uses others' sessions
 }
 
 func newSessionTable(opts *Options) *sessionTable {
-	return &sessionTable{opts: opts, byID: map[string]*session{}, byOwner: map[owner][]*session{}}
+	return &sessionTable{opts: opts, byID: map[string]*session{}, byOwner: map[owner][]*session{}, alarms: gcra.NewTable(gcra.Rate{Every: time.Minute, Burst: 1}, 1024)}
 }
 
 // open makes a session. A principal that has its fill loses its oldest idle one.
-func (t *sessionTable) open(who owner, version string, now time.Time) (string, error) {
+func (t *sessionTable) open(who owner, version string, can sallyport.Abilities, now time.Time) (string, error) {
 	var raw [32]byte
 	_, _ = rand.Read(raw[:]) // never fails
 	s := &session{
-		id: base64.RawURLEncoding.EncodeToString(raw[:]), owner: who, version: version, used: now, ended: stream.NewSignal(),
+		id: base64.RawURLEncoding.EncodeToString(raw[:]), owner: who, version: version, can: can, used: now, ended: stream.NewSignal(),
 		calls: map[string]context.CancelCauseFunc{}, limit: t.opts.CallsPerSession,
 	}
-	s.logLevel.Store(int32(logLevel("info")))
+	s.logLevel.Store(int32(wire.LogRank("info")))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.byOwner[who]) >= t.opts.SessionsPerPrincipal && !t.makeRoom(who) {
@@ -124,6 +129,14 @@ func (t *sessionTable) open(who owner, version string, now time.Time) (string, e
 	t.byID[s.id] = s
 	t.byOwner[who] = append(t.byOwner[who], s)
 	return s.id, nil
+}
+
+// misused raises the alarm, once in a burst: nobody comes by the id of another's
+// session but by taking it. Preconditions: t.mu is held.
+func (t *sessionTable) misused(by, of owner, now time.Time) {
+	if t.alarms.Add(by.tenant+"\x00"+by.id, now) {
+		t.opts.Log.Warn("a session was asked for by another than its owner", "tenant", by.tenant, "principal", by.id, "owner_tenant", of.tenant, "owner", of.id)
+	}
 }
 
 // makeRoom ends the longest unused idle session of who. Preconditions: t.mu is held.
@@ -145,6 +158,9 @@ func (t *sessionTable) find(id string, who owner, now time.Time) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.byID[id]
+	if s != nil && s.owner != who {
+		t.misused(who, s.owner, now)
+	}
 	if s == nil || s.owner != who {
 		return nil
 	}

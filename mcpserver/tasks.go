@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/mcpserver/refusal"
+	"sallyport.dev/sallyport/mcpserver/task"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -22,49 +22,15 @@ import (
 
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
-// pollEvery is how often a client should ask whether a human has decided.
-const pollEvery = 2 * time.Second
-
 // takesTasks reports whether the client declared the extension on this request.
 func (x *exchange) takesTasks() bool {
 	return x.modern && wire.IsObject(wire.Path(x.meta, wire.MetaClientCapabilities, "extensions", tasksExtension))
 }
 
-// A task is a ticket, and when the task for it was made.
-type task struct {
-	ticket string
-	made   time.Time
-}
-
-func (t task) id() string { return t.ticket + "." + strconv.FormatInt(t.made.UnixMilli(), 36) }
-
-// readTask reads an id. The time in it is what the client is told again, and
-// nothing else.
-func readTask(id string) (t task, ok bool) {
-	ticket, at, ok := strings.Cut(id, ".")
-	ms, err := strconv.ParseInt(at, 36, 64)
-	if !ok || err != nil || ms < 0 || ticket == "" || len(id) > 128 {
-		return t, false
-	}
-	return task{ticket, time.UnixMilli(ms)}, true
-}
-
-// append writes the members of a Task.
-func (t task) append(b []byte, status, message string, now time.Time) []byte {
-	b = wire.AppendString(append(b, `"taskId":`...), t.id())
-	b = wire.AppendString(append(b, `,"status":`...), status)
-	if message != "" {
-		b = wire.AppendString(append(b, `,"statusMessage":`...), message)
-	}
-	b = wire.AppendString(append(b, `,"createdAt":`...), t.made.UTC().Format(time.RFC3339Nano))
-	b = wire.AppendString(append(b, `,"lastUpdatedAt":`...), now.UTC().Format(time.RFC3339Nano))
-	return append(b, `,"ttlMs":null,"pollIntervalMs":`+itoa(pollEvery.Milliseconds())...)
-}
-
 // becomeTask answers a call with a task.
 func (x *exchange) becomeTask(e *sallyport.Error) {
-	t := task{e.Ticket, time.Now().Truncate(time.Millisecond)}
-	b := append(t.append([]byte(`{"resultType":"task",`), "working", e.Message, t.made), `,"_meta":{"`+wire.MetaCallID+`":`...)
+	t := task.Task{Ticket: e.Ticket, Made: time.Now().Truncate(time.Millisecond)}
+	b := append(t.Append([]byte(`{"resultType":"task",`), "working", e.Message, t.Made), `,"_meta":{"`+wire.MetaCallID+`":`...)
 	b = append(wire.AppendString(b, e.CallID), `,"`+wire.MetaServerInfo+`":`...)
 	b = append(append(b, x.s.info...), "}}"...)
 	x.reply.finish(http.StatusOK, wire.AppendResult(nil, x.msg.ID, b), true)
@@ -77,7 +43,7 @@ func waits(err error) (*sallyport.Error, bool) {
 }
 
 // ownTask reads the task that a request is about.
-func (x *exchange) ownTask() (t task, ok bool) {
+func (x *exchange) ownTask() (t task.Task, ok bool) {
 	if !x.takesTasks() {
 		x.fail(http.StatusBadRequest, &wire.Error{
 			Code: wire.CodeMissingCapability, Message: "missing client capability: declare the extension " + tasksExtension,
@@ -86,7 +52,7 @@ func (x *exchange) ownTask() (t task, ok bool) {
 		return t, false
 	}
 	id, _ := wire.String(wire.Member(x.msg.Params, "taskId"))
-	if t, ok = readTask(id); !ok {
+	if t, ok = task.Read(id); !ok {
 		x.fail(http.StatusOK, badParams("unknown task %q", clip(id)))
 	}
 	return t, ok
@@ -104,7 +70,7 @@ func (x *exchange) getTask() {
 	x.reply = newReply(x, hears{level: -1}, func() {})
 	res, err := x.s.gateway.Call(ctx, sallyport.Request{
 		Credential: x.credential, Profile: x.profile, Door: "mcp", Size: x.size, Notify: x.reply.notify,
-		Operation: sallyport.Operation{Kind: sallyport.CallTool, Target: gateway.ApprovalResult, Args: []byte(`{"ticket":` + string(wire.Quote(t.ticket)) + `}`)},
+		Operation: sallyport.Operation{Kind: sallyport.CallTool, Target: gateway.ApprovalResult, Args: []byte(`{"ticket":` + string(wire.Quote(t.Ticket)) + `}`)},
 	})
 	x.reply.settle()
 	status, message, content := "completed", "", []byte(res.Content)
@@ -117,12 +83,12 @@ func (x *exchange) getTask() {
 			x.refuseAs(e)
 			return
 		}
-		content, res.CallID = refusalResult(e), e.CallID
+		content, res.CallID = refusal.Result(e), e.CallID
 	}
-	out := t.append([]byte(`{"resultType":"complete",`), status, message, time.Now())
+	out := t.Append([]byte(`{"resultType":"complete",`), status, message, time.Now())
 	if status == "completed" {
 		meta := wire.Member(content, "_meta")
-		if content, err = x.setMeta(content, meta, res.CallID); err != nil {
+		if content, err = x.marks().Meta(content, meta, res.CallID); err != nil {
 			x.refuse(&sallyport.Error{Code: sallyport.Internal, Step: sallyport.Respond, CallID: res.CallID, Err: err})
 			return
 		}
@@ -138,10 +104,22 @@ func (x *exchange) cancelTask() {
 	if !ok {
 		return
 	}
-	err := x.s.gateway.Withdraw(x.r.Context(), sallyport.Request{Credential: x.credential, Profile: x.profile, Door: "mcp", Ticket: t.ticket})
+	err := x.s.gateway.Withdraw(x.r.Context(), sallyport.Request{Credential: x.credential, Profile: x.profile, Door: "mcp", Ticket: t.Ticket})
 	if err != nil {
 		x.refuse(err)
 		return
 	}
 	x.result([]byte(`{"resultType":"complete"}`))
+}
+
+// updateTask: a task here waits for an approver, and never for its client.
+func (x *exchange) updateTask() {
+	if _, ok := x.ownTask(); !ok {
+		return
+	}
+	if _, err := x.s.gateway.Identify(x.r.Context(), x.credential, x.profile); err != nil {
+		x.refuse(err)
+		return
+	}
+	x.fail(http.StatusOK, badParams("the task asks its client nothing: read it with tasks/get"))
 }

@@ -1,7 +1,6 @@
 package mcpserver
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,12 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/mcpserver/answer"
+	"sallyport.dev/sallyport/mcpserver/meta"
+	"sallyport.dev/sallyport/mcpserver/refusal"
+	"sallyport.dev/sallyport/trace"
 	"sallyport.dev/sallyport/wire"
+	wireask "sallyport.dev/sallyport/wire/ask"
 )
 
 // callTool runs tools/call.
@@ -35,14 +39,13 @@ func (x *exchange) callTool() {
 	if !x.modern {
 		req.Gone = x.r.Context().Done()
 	}
-	var res sallyport.Result
-	var err error
-	tasks := x.takesTasks()
+	tasks, run := x.takesTasks(), x.s.gateway.Call
 	if x.reply.canProgress() && !tasks {
-		res, err = x.s.gateway.Await(ctx, req, x.s.opts.ApprovalWait, x.reply.wait)
-	} else {
-		res, err = x.s.gateway.Call(ctx, req)
+		run = func(ctx context.Context, req sallyport.Request) (sallyport.Result, error) {
+			return x.s.gateway.Await(ctx, req, x.s.opts.ApprovalWait, x.reply.wait)
+		}
 	}
+	res, err := x.converse(ctx, req, run)
 	x.reply.settle()
 	if ctx.Err() != nil && x.reply.abandoned(x.modern) {
 		return
@@ -64,7 +67,7 @@ func (x *exchange) checkParamHeaders(ctx context.Context, op sallyport.Operation
 		if err != nil {
 			return nil
 		}
-		x.s.params.Learn(x.profile, sight.List)
+		x.learn(sight)
 		headers, _ = x.s.params.Get(x.profile, op.Target)
 	}
 	for _, p := range headers {
@@ -75,10 +78,23 @@ func (x *exchange) checkParamHeaders(ctx context.Context, op sallyport.Operation
 	return nil
 }
 
+// learn keeps which arguments of the tools that the caller may see are mirrored.
+func (x *exchange) learn(sight sallyport.Sight) {
+	x.s.params.Learn(x.profile, sight.List)
+	x.s.params.Learn(x.profile, sight.Found)
+}
+
 func (x *exchange) answer(res sallyport.Result, err error) {
 	content, callID := []byte(res.Content), res.CallID
 	if err == nil && res.Replay {
-		content = markReplay(content, res.Twin)
+		content = answer.Replay(content, res.Twin)
+	}
+	if len(res.Questions) > 0 {
+		content = wireask.Result(res.Questions, res.State)
+	}
+	if m, ok := errors.AsType[*sallyport.MissingAbility](err); ok && x.modern && m.Needs.Any() {
+		x.needs(m)
+		return
 	}
 	if err != nil {
 		e := x.safe(err)
@@ -86,12 +102,12 @@ func (x *exchange) answer(res sallyport.Result, err error) {
 			x.refuseAs(e)
 			return
 		}
-		content, callID = refusalResult(e), e.CallID
+		content, callID = refusal.Result(e), e.CallID
 	}
 	out, err := x.appendToolResult(content, callID)
 	if err != nil {
 		e := x.safe(&sallyport.Error{Code: sallyport.Internal, Step: sallyport.Respond, CallID: callID, Err: err})
-		out, _ = x.appendToolResult(refusalResult(e), callID)
+		out, _ = x.appendToolResult(refusal.Result(e), callID)
 	}
 	x.reply.finish(http.StatusOK, out, true)
 }
@@ -120,6 +136,9 @@ func (x *exchange) toolRequest() (req sallyport.Request, ask hears, e *wire.Erro
 	if !ok || req.Operation.Target == "" {
 		return req, ask, badParams("params.name must be a string: the tool to call")
 	}
+	if e := x.readReturns(&req); e != nil {
+		return req, ask, e
+	}
 	ask = x.hearsNothing()
 	return req, ask, x.readMeta(&req, &ask)
 }
@@ -138,10 +157,11 @@ func (x *exchange) readMeta(req *sallyport.Request, ask *hears) *wire.Error {
 		return badParams("params._meta must be an object")
 	}
 	var key json.RawMessage
+	parent := ""
 	for name, v := range wire.Members(x.meta) {
 		switch string(name) {
 		case wire.MetaProgressToken:
-			if !validProgressToken(v) {
+			if !meta.ProgressToken(v) {
 				return badParams("progressToken must be a string or an integer")
 			}
 			ask.token = v
@@ -158,19 +178,20 @@ func (x *exchange) readMeta(req *sallyport.Request, ask *hears) *wire.Error {
 				return badParams("%s must be a string: the id of a saga", wire.MetaSaga)
 			}
 		case wire.MetaTraceparent:
-			req.Trace, _ = wire.String(v)
+			parent, _ = wire.String(v)
 		case wire.MetaLogLevel:
 			if level, _ := wire.String(v); x.modern {
-				ask.level = logLevel(level)
+				if ask.level = wire.LogRank(level); ask.level < 0 {
+					return badParams("%s must be one of %s", wire.MetaLogLevel, strings.Join(wire.LogLevels, ", "))
+				}
 			}
 		}
 	}
-	if req.Trace == "" {
-		req.Trace = x.r.Header.Get("Traceparent")
+	if ask.level >= 0 && x.accept.Stream {
+		req.Level = wire.LogLevels[ask.level]
 	}
-	if !validTraceparent(req.Trace) {
-		req.Trace = "" // the standard says: ignore it
-	}
+	header, _ := only(x.r.Header, "Traceparent") // sent twice, it says nothing
+	req.Trace = trace.Pick(parent, header)
 	return x.readKey(req, key)
 }
 
@@ -203,98 +224,10 @@ func (x *exchange) readKey(req *sallyport.Request, raw json.RawMessage) *wire.Er
 	return nil
 }
 
-// validProgressToken: a progress token is a string or an integer, like an id.
-func validProgressToken(v json.RawMessage) bool {
-	return v[0] == '"' || (v[0] == '-' || v[0] >= '0' && v[0] <= '9') && !bytes.ContainsAny(v, ".eE")
-}
-
-// validTraceparent: W3C Trace Context, version 00.
-func validTraceparent(s string) bool {
-	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
-		return false
-	}
-	for i := 3; i < len(s); i++ {
-		if c := s[i]; i != 35 && i != 52 && (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return s[3:35] != strings.Repeat("0", 32) && s[36:52] != strings.Repeat("0", 16)
-}
-
-var errNotAResult = errors.New("the result's content is not a JSON object")
-
-// appendToolResult writes the whole response: the content as it is, with the
-// call's id in its _meta, and in the stateless revision with what every result
-// must have.
+// appendToolResult writes the whole response.
 func (x *exchange) appendToolResult(content []byte, callID string) ([]byte, error) {
-	content = bytes.TrimSpace(content)
-	if len(content) < 2 || content[0] != '{' || content[len(content)-1] != '}' {
-		return nil, errNotAResult
-	}
-	if meta := wire.Member(content, "_meta"); meta != nil {
-		var err error
-		if content, err = x.setMeta(content, meta, callID); err != nil {
-			return nil, err
-		}
-		callID = ""
-	}
-	b := append(make([]byte, 0, len(content)+320), `{"jsonrpc":"2.0","id":`...)
-	b = append(append(b, x.msg.ID...), `,"result":`...)
-	b = append(b, content[:len(content)-1]...)
-	comma := len(bytes.TrimSpace(content[1:len(content)-1])) > 0
-	member := func(raw string) {
-		if comma {
-			b = append(b, ',')
-		}
-		comma = true
-		b = append(b, raw...)
-	}
-	if callID != "" {
-		member(`"_meta":{"` + wire.MetaCallID + `":`)
-		b = wire.AppendString(b, callID)
-		if x.modern {
-			b = append(append(b, `,"`+wire.MetaServerInfo+`":`...), x.s.info...)
-		}
-		b = append(b, '}')
-	}
-	if x.modern && wire.Member(content, "resultType") == nil {
-		member(`"resultType":"complete"`)
-	}
-	return append(b, "}}"...), nil
+	return x.marks().Append(x.msg.ID, content, callID)
 }
 
-// markReplay says in _meta that an earlier call did the work: one with the same
-// key, or the identical one that twin names.
-func markReplay(content []byte, twin string) []byte {
-	meta := wire.Member(content, "_meta")
-	if !wire.IsObject(meta) {
-		meta = json.RawMessage("{}")
-	}
-	meta, err := wire.SetMember(meta, wire.MetaReplay, json.RawMessage("true"))
-	if err == nil && twin != "" {
-		meta, err = wire.SetMember(meta, wire.MetaTwin, wire.Quote(twin))
-	}
-	if err != nil {
-		return content // not an object: appendToolResult says so
-	}
-	marked, err := wire.SetMember(content, "_meta", meta)
-	if err != nil {
-		return content
-	}
-	return marked
-}
-
-// setMeta puts our own members into a _meta that the content has already.
-func (x *exchange) setMeta(content, meta json.RawMessage, callID string) (json.RawMessage, error) {
-	if !wire.IsObject(meta) {
-		meta = json.RawMessage("{}")
-	}
-	meta, err := wire.SetMember(meta, wire.MetaCallID, wire.Quote(callID))
-	if err == nil && x.modern {
-		meta, err = wire.SetMember(meta, wire.MetaServerInfo, x.s.info)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return wire.SetMember(content, "_meta", meta)
-}
+// marks are what the caller's era has in each result.
+func (x *exchange) marks() answer.Marks { return answer.Marks{Modern: x.modern, Info: x.s.info} }

@@ -81,7 +81,7 @@ func (c *Cache) Learn(profile string, tools []sallyport.Tool) {
 		if old, ok := c.tools[key]; ok && old.digest == t.Digest && t.Digest != "" {
 			continue
 		}
-		c.tools[key] = toolHeaders{digest: t.Digest, headers: headersOf(t.InputSchema)}
+		c.tools[key] = toolHeaders{digest: t.Digest, headers: headersOf(wire.Member(t.Definition, "inputSchema"))}
 	}
 }
 
@@ -128,7 +128,7 @@ func sameInteger(a, b string) bool {
 }
 
 func safeInteger(s string) (float64, bool) {
-	if s == "" || len(s) > 32 || strings.Trim(s, "-+.eE0123456789") != "" {
+	if s == "" || len(s) > 32 || s[0] != '-' && (s[0] < '0' || s[0] > '9') || wire.Validate([]byte(s)) != nil { // no number of JSON
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(s, 64)

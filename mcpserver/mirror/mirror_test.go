@@ -29,6 +29,7 @@ func TestSameInteger(t *testing.T) {
 		{"42", "42", true}, {"42.0", "42", true}, {"4.2e1", "42", true}, {"-7", "-7", true}, {"42", "43", false},
 		{"42.5", "42.5", false}, {"", "0", false}, {"0x2a", "42", false}, {"NaN", "NaN", false}, {"Inf", "Inf", false},
 		{"9007199254740991", "9007199254740991", true}, {"9007199254740993", "9007199254740993", false}, {"1e400", "1e400", false},
+		{"+42", "42", false}, {"042", "42", false}, {"42.", "42", false}, {"4_2", "42", false}, {" 42", "42", false}, {"42 ", "42", false}, {".42e2", "42", false}, {"-0", "0", true},
 	} {
 		if got := sameInteger(tt.a, tt.b); got != tt.same {
 			t.Errorf("sameInteger(%s, %s) = %v", tt.a, tt.b, got)

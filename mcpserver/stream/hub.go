@@ -226,6 +226,7 @@ func (h *Hub) digest(who sallyport.Principal, profile string, shelves []sallypor
 		}
 		for _, t := range sight.List {
 			_, _ = sum.Write([]byte(t.Shown() + "\x00" + t.Digest + "\x00")) // a hash takes everything
+			_, _ = sum.Write(t.Definition)                                   // a profile may show it otherwise than before
 		}
 	}
 	return string(sum.Sum(nil))
