@@ -120,15 +120,13 @@ func (h *Host) tryWay(s *sandbox, r Request) error {
 // OpenWay lets the sandbox reach what it may, until ShutWay or for as long as
 // within. What it must trust is sent to it.
 func (b *Box) OpenWay(within time.Duration) error {
-	if len(b.way.Reach) == 0 {
-		return nil
-	}
 	b.wmu.Lock()
 	defer b.wmu.Unlock()
-	if err := b.h.listenWay(b.s, b.way, within+killPatience); err != nil || b.s.ca == nil {
+	b.s.ca = Authority{} // one for each grant
+	if err := b.h.listenWay(b.s, b.way, within+killPatience); err != nil || b.s.ca.Cert == nil {
 		return err
 	}
-	_, err := b.In.Write(payload.Append(nil, payload.CA, b.s.ca))
+	_, err := b.In.Write(b.s.appendTrust(nil))
 	return err
 }
 
@@ -170,12 +168,9 @@ func (b *Box) Receipt(e sallyport.AppliedEgress, l sallyport.Limits) sallyport.R
 
 // ready tells process 1 what the sandbox is like, and waits for it.
 func (b *Box) ready(ctx context.Context, r Request) error {
-	p, env := r.appendSandbox(nil), r.Env
-	if b.s.ca != nil {
-		p, env = payload.Append(p, payload.CA, b.s.ca), append(trust(), env...)
-	}
 	defer b.ShutWay()
-	for _, e := range environment(env, false) {
+	p := b.s.appendNature(nil, r.Limits)
+	for _, e := range b.s.environment(r.Env, false) {
 		p = payload.Append(p, payload.Env, []byte(e))
 	}
 	if _, err := b.In.Write(payload.Append(p, payload.Keep, nil)); err != nil {

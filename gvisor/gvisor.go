@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gvisor/talk"
 )
 
 // Tier is the name of this package's tier.
@@ -48,6 +49,7 @@ type Request struct {
 	// Told, if set, is told of output as it comes, as far as it is kept. Calls do
 	// not overlap; they hold the program up, and end before Run does.
 	Told func(stderr bool, b []byte)
+	Talk *talk.Line // the program may talk with whoever asked for the run; nil if not
 }
 
 // A Running is one sandbox that exists now.
@@ -72,6 +74,7 @@ type KilledBy string
 const (
 	KilledByMemory  KilledBy = "memory"
 	KilledByTimeout KilledBy = "timeout"
+	KilledByCaller  KilledBy = "caller" // see ErrStopped
 )
 
 // The limits that a run can report to have hit while it went on.
@@ -86,10 +89,19 @@ const MaxConnections = 64
 
 // A Broker lets sandboxes reach what they may. (egress)
 type Broker interface {
+	// Authority makes one for one sandbox, good for as long as within.
+	Authority(within time.Duration) (Authority, error)
 	// Open serves l, the socket of one sandbox, for as long as within at most.
-	// It takes l over. ca is a certificate (PEM) that the sandbox must trust, or
-	// nil. end stops the service and tells what was attempted.
-	Open(id string, w Way, within time.Duration, l *net.UnixListener) (ca []byte, end func() Passed, err error)
+	// It takes l over. ca is what the sandbox trusts; it is needed where w injects
+	// anything. end stops the service and tells what was attempted.
+	Open(id string, w Way, ca Authority, within time.Duration, l *net.UnixListener) (end func() Passed, err error)
+}
+
+// An Authority signs for the hosts that secrets are injected for. The zero value
+// is none.
+type Authority struct {
+	Cert []byte // PEM; the sandbox trusts it
+	Key  []byte // PEM; never enters it
 }
 
 // A Teller is a Broker that also tells of a sandbox that goes on.

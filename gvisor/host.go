@@ -22,6 +22,7 @@ import (
 	"sallyport.dev/sallyport/gvisor/cgroup"
 	"sallyport.dev/sallyport/gvisor/child"
 	"sallyport.dev/sallyport/gvisor/places"
+	"sallyport.dev/sallyport/gvisor/pool"
 	"sallyport.dev/sallyport/gvisor/trace"
 	"sallyport.dev/sallyport/gvisor/verified"
 )
@@ -54,7 +55,7 @@ type Host struct {
 	closing chan struct{}
 	graves  sync.WaitGroup
 
-	warm *nursery
+	warm *pool.Pool[warmKey, *sandbox]
 
 	version string // of gVisor in RuntimeProgram
 
@@ -80,7 +81,7 @@ func Open(cfg Config) (*Host, error) {
 		return nil, unavailable("give an absolute folder", "runtime folder %q is not absolute", cfg.Dir)
 	}
 	h := &Host{cfg: cfg, places: places.New(cfg.MaxRuns, cfg.Queue), starts: places.NewStarts(startsAtOnce()), running: map[string]*sandbox{}, deleting: map[string]*sandbox{}, closing: make(chan struct{})}
-	h.warm = newNursery(h, cfg.Warm)
+	h.warm = pool.New(cfg.Warm, pool.Care[warmKey, *sandbox]{Make: h.hatch, Alive: (*sandbox).alive, Discard: h.letGo})
 	ok := false
 	defer func() {
 		if !ok {
@@ -359,7 +360,7 @@ func (h *Host) Close() error {
 		s.cancel(errClosed)
 	}
 	h.mu.Unlock()
-	h.warm.close()
+	h.warm.Close()
 	h.idle.Wait()
 	h.graves.Wait()
 	for _, f := range h.groups.Folders() {
@@ -370,7 +371,7 @@ func (h *Host) Close() error {
 }
 
 func (h *Host) free() {
-	h.warm.close()
+	h.warm.Close()
 	h.images.Close()
 	if h.spawn != nil {
 		h.spawn.Stop()

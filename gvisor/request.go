@@ -196,17 +196,17 @@ func validName(s string) bool {
 	return s != ""
 }
 
-// encode writes a request as sallyport-init reads it.
+// encode writes a request as sallyport-init reads it, in a sandbox of its own.
 // Preconditions: r.Check() == nil.
-func (r Request) encode(ca []byte) []byte {
-	return r.appendWork(r.appendSandbox(nil), ca)
+func (r Request) encode(s *sandbox) []byte {
+	return r.appendWork(s.appendNature(nil, r.Limits), s)
 }
 
-// appendSandbox writes what a sandbox is like, whatever runs in it.
-func (r Request) appendSandbox(b []byte) []byte {
-	b = appendBounds(b, r.Limits)
+// appendNature writes what a sandbox is like, whatever runs in it.
+func (s *sandbox) appendNature(b []byte, l sallyport.Limits) []byte {
+	b = appendBounds(b, l)
 	b = payload.Append(b, payload.Dir, []byte(WorkDir))
-	return appendOutput(r.appendProxy(b, socketInside))
+	return s.appendTrust(appendOutput(s.appendProxy(b, socketInside)))
 }
 
 func appendBounds(b []byte, l sallyport.Limits) []byte {
@@ -214,36 +214,49 @@ func appendBounds(b []byte, l sallyport.Limits) []byte {
 	return payload.Append(b, payload.Procs, payload.AppendUint32(nil, uint32(l.Processes)))
 }
 
-func (r Request) appendProxy(b []byte, socket string) []byte {
-	if len(r.Way.Reach) == 0 {
+func (s *sandbox) appendProxy(b []byte, socket string) []byte {
+	if !s.mayOpen {
 		socket = ""
 	}
 	return payload.Append(b, payload.Proxy, []byte(socket))
 }
 
+func (s *sandbox) appendTrust(b []byte) []byte {
+	if s.ca.Cert == nil {
+		return b
+	}
+	return payload.Append(b, payload.CA, s.ca.Cert)
+}
+
+// environment is what a program with these variables of its own starts with.
+func (s *sandbox) environment(own []string, serves bool) []string {
+	if s.ca.Cert != nil {
+		own = append(trust(), own...)
+	}
+	return environment(own, serves)
+}
+
 // appendWork writes what to run, and that it runs now.
-func (r Request) appendWork(b []byte, ca []byte) []byte {
-	return payload.Append(r.appendProgram(b, ca), payload.Go, nil)
+func (r Request) appendWork(b []byte, s *sandbox) []byte {
+	return payload.Append(r.appendProgram(b, s), payload.Go, nil)
 }
 
 // appendProgram writes files, argv and environment.
-func (r Request) appendProgram(b []byte, ca []byte) []byte {
-	own := r.Env
-	if ca != nil {
-		b = payload.Append(b, payload.CA, ca)
-		own = append(trust(), own...)
-	}
+func (r Request) appendProgram(b []byte, s *sandbox) []byte {
 	b = r.appendFiles(b)
 	for _, a := range r.Argv {
 		b = payload.Append(b, payload.Arg, []byte(a))
 	}
-	for _, e := range environment(own, r.serves) {
+	for _, e := range s.environment(r.Env, r.serves) {
 		b = payload.Append(b, payload.Env, []byte(e))
 	}
 	return b
 }
 
 func (r Request) appendFiles(b []byte) []byte {
+	if r.Talk != nil {
+		b = payload.Append(b, payload.Talk, nil)
+	}
 	made := map[string]bool{".": true}
 	for _, f := range r.Files {
 		b = appendFolders(b, path.Dir(f.Path), made)

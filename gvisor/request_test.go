@@ -68,7 +68,7 @@ func FuzzFiles(f *testing.F) {
 		}
 		var got []byte
 		var names []string
-		for b := r.appendWork(nil, nil); len(b) > 0; {
+		for b := r.appendWork(nil, &sandbox{}); len(b) > 0; {
 			k, n, err := payload.Header(b)
 			if err != nil {
 				t.Fatal(err)

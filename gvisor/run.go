@@ -29,6 +29,10 @@ var (
 	errClosed  = errors.New("the sandbox host is closing")
 	errTimeout = errors.New("timeout")
 	errMemory  = errors.New("memory")
+	errFlood   = errors.New("the program says more than anybody can take")
+
+	// ErrStopped is the cause with which a context ends a run whose result is wanted.
+	ErrStopped = errors.New("stopped by the caller")
 )
 
 // Run runs one program to its end, in a sandbox of its own. When Run returns,
@@ -82,19 +86,18 @@ func (h *Host) start(ctx context.Context, platform string, r Request) (*sandbox,
 	key, warm := warmKeyOf(digest, platform, r)
 	refill := func() {}
 	if warm {
-		s := h.warm.take(key)
-		refill = h.warm.later(key)
-		if s != nil {
+		s, waited := h.warm.Take(key)
+		refill = h.warm.Later(key)
+		if waited {
 			s.refill = refill
-			h.adopt(ctx, s, r)
-			return s, nil
+			return s, h.adopt(ctx, s, r)
 		}
 	}
 	s, err := h.boot(ctx, platform, image, r)
 	if err == nil {
 		s.refill = refill
 		s.held = held{platform: platform, image: digest, runtime: h.version}
-		s.tell(r, r.encode(s.ca))
+		s.tell(r, r.encode(s))
 	}
 	return s, err
 }
@@ -202,6 +205,11 @@ func (s *sandbox) note(rec record) bool {
 			s.status, s.over = s.early, true
 		}
 		return s.over
+	case payload.Heard:
+		if s.talk == nil || !s.talk.Hear(rec.data) {
+			s.end = errFlood
+			return true
+		}
 	case payload.Denied:
 		if len(s.denied) < payload.MaxDenied {
 			s.denied = append(s.denied, string(rec.data))
@@ -244,6 +252,8 @@ func (s *sandbox) result(oom bool) (Result, error) {
 		res.KilledBy, res.Receipt.Exit = KilledByMemory, string(KilledByMemory)
 	case s.status == nil && errors.Is(s.end, errTimeout):
 		res.KilledBy, res.Receipt.Exit = KilledByTimeout, string(KilledByTimeout)
+	case s.status == nil && errors.Is(s.end, ErrStopped) && s.started:
+		res.KilledBy, res.Receipt.Exit = KilledByCaller, "signaled"
 	}
 	switch {
 	case s.status != nil && s.status.Signaled():

@@ -20,6 +20,7 @@ import (
 	"sallyport.dev/sallyport/gvisor/cgroup"
 	"sallyport.dev/sallyport/gvisor/child"
 	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/gvisor/talk"
 )
 
 var errBoot = errors.New("gVisor did not come up in time")
@@ -44,10 +45,11 @@ type sandbox struct {
 	orders *os.File        // to process 1
 	feed   *os.File        // to the program's stdin, nil if it is empty
 	line   *os.File        // to the interpreter that was started ahead, nil if there is none
+	talk   *talk.Line      // with whoever asked for the run, nil if nobody wants to
 	next   []byte          // its order, where files come first
 	refill func()          // called when its run has ended
 
-	ca       []byte        // that the sandbox trusts, nil if none
+	ca       Authority     // that the sandbox trusts
 	endWay   func() Passed // ends the broker's service, nil if there is none
 	denied   []string      // that the sandbox's own proxy refused
 	mayOpen  bool          // it has a way out, open or not
@@ -103,7 +105,7 @@ func (h *Host) bring(s *sandbox, r Request, start func() error, way func(*sandbo
 		return err
 	}
 	err := os.Mkdir(s.dir, 0o700)
-	if err == nil && len(r.Way.Reach) > 0 {
+	if err == nil {
 		err = way(s, r)
 	}
 	if err == nil {
@@ -117,6 +119,11 @@ func (h *Host) bring(s *sandbox, r Request, start func() error, way func(*sandbo
 	s.closeWay()
 	removeRun(s.dir) //nolint:errcheck // the first error is the one to tell
 	h.forget(s)
+	return notMade(err)
+}
+
+// notMade is why a run has no sandbox.
+func notMade(err error) error {
 	if e, ok := errors.AsType[*sallyport.Error](err); ok {
 		return e
 	}
@@ -210,8 +217,13 @@ func (h *Host) runtime(s *sandbox, platform string, args ...string) *exec.Cmd {
 // tell hands a sandbox what to run, once.
 func (s *sandbox) tell(r Request, orders []byte) {
 	s.expect(r)
-	send(s.orders, orders)
-	s.orders = nil
+	if r.Talk != nil { // kill closes the orders
+		s.talk = r.Talk
+		go s.talk.Feed(s.orders, orders)
+	} else {
+		send(s.orders, orders)
+		s.orders = nil
+	}
 	s.input(r)
 }
 

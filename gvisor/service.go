@@ -110,7 +110,7 @@ func (h *Host) Serve(ctx context.Context, v Service) (*Instance, error) {
 	s.hits.Tell(&in.mu, func(b []byte) { in.hits = append(in.hits, b...) })
 	in.stop = s.orders
 	s.orders = nil
-	go func() { _, _ = in.stop.Write(v.encode(s.ca)) }() // a sandbox that is gone says so in its report
+	go func() { _, _ = in.stop.Write(v.encode(s)) }() // a sandbox that is gone says so in its report
 	started := make(chan struct{})
 	go h.attend(in, started)
 	select {
@@ -308,7 +308,7 @@ func (s *sandbox) mounts(v Service) []specs.Mount {
 }
 
 // encode writes a service as sallyport-init reads it.
-func (v Service) encode(ca []byte) []byte {
+func (v Service) encode(s *sandbox) []byte {
 	v.serves = true
 	b := appendBounds(nil, v.Limits)
 	b = payload.Append(b, payload.User, payload.AppendUint32(nil, uint32(v.UID)))
@@ -319,7 +319,7 @@ func (v Service) encode(ca []byte) []byte {
 	if len(v.Way.Reach) > 0 {
 		b = payload.Append(b, payload.Place, []byte(wayName+"\x00"+serviceWay))
 	}
-	b = v.appendProxy(b, serviceWay+"/"+wayName)
+	b = s.appendProxy(b, serviceWay+"/"+wayName)
 	b = payload.Append(b, payload.Stay, nil)
-	return v.appendWork(b, ca)
+	return v.appendWork(s.appendTrust(b), s)
 }

@@ -45,6 +45,12 @@ func bundleSpec(root, way string, args ...string) ([]byte, error) {
 	if way != "" {
 		mounts = append(mounts, specs.Mount{Destination: wayInside, Type: "bind", Source: way, Options: []string{"bind", "ro", "nosuid", "nodev", "noexec"}})
 	}
+	linux := &specs.Linux{Namespaces: ns}
+	if way != "" {
+		linux.Namespaces = append(linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
+		own := []specs.LinuxIDMapping{{ContainerID: 0, HostID: wayUID, Size: 1}}
+		linux.UIDMappings, linux.GIDMappings = own, own
+	}
 	return json.Marshal(specs.Spec{
 		Version: specs.Version,
 		Process: &specs.Process{
@@ -59,7 +65,7 @@ func bundleSpec(root, way string, args ...string) ([]byte, error) {
 		Root:     &specs.Root{Path: root, Readonly: true},
 		Hostname: hostname,
 		Mounts:   mounts,
-		Linux:    &specs.Linux{Namespaces: ns},
+		Linux:    linux,
 		Annotations: map[string]string{
 			"dev.gvisor.spec.rootfs.source": "/proc/self/fd/6",
 			"dev.gvisor.spec.rootfs.type":   "erofs",

@@ -16,7 +16,9 @@ import (
 // waits for one request of its kind, runs it and is destroyed like any other.
 // What a request may ask for that shapes a sandbox is in the kind, so that a
 // warm one is never weaker, or other, than a cold one: the image, the limits,
-// and that it reaches nothing and is given no variables of its own (but Unbuffered).
+// whether it has a way out, and that it is given no variables of its own (but
+// Unbuffered). While it waits, the way out leads nowhere (see clearWay); what it
+// leads to is said with the request.
 
 // Unbuffered has Python write lines as they are printed: the one variable that a
 // warm sandbox can be given.
@@ -29,14 +31,20 @@ type warmKey struct {
 	memory, disk    int64
 	processes       int
 	cpus            float64
+	leads, trusts   bool // it has a way out; secrets are injected there
 }
 
+// warmLife is how long a sandbox may wait, and the longest run in one that did:
+// what it trusts is good for both.
+const warmLife = 2 * time.Hour
+
 func warmKeyOf(digest, platform string, r Request) (warmKey, bool) {
-	if len(r.Env) > 1 || len(r.Env) == 1 && r.Env[0] != Unbuffered || len(r.Way.Reach) > 0 {
+	l := r.Limits
+	if len(r.Env) > 1 || len(r.Env) == 1 && r.Env[0] != Unbuffered || l.Timeout > warmLife-bootPatience-killPatience {
 		return warmKey{}, false
 	}
-	l := r.Limits
-	return warmKey{digest, platform, ahead.Of(r.Argv), l.Memory, l.Disk, l.Processes, l.CPUs}, true
+	leads := len(r.Way.Reach) > 0
+	return warmKey{digest, platform, ahead.Of(r.Argv), l.Memory, l.Disk, l.Processes, l.CPUs, leads, leads && len(r.Way.Inject) > 0}, true
 }
 
 // request is one that a sandbox of the kind could be given.
@@ -58,11 +66,17 @@ func (h *Host) hatch(k warmKey) (*sandbox, error) {
 	r := k.request()
 	s := h.newSandbox(context.Background(), r)
 	s.waiting, s.ahead = true, k.program != ""
-	if err := h.bring(s, r, func() error { return h.startRuntime(s, k.platform, image, false) }, nil); err != nil {
+	way := func(s *sandbox, _ Request) error {
+		if !k.leads {
+			return nil
+		}
+		return h.clearWay(s, k.trusts)
+	}
+	if err := h.bring(s, r, func() error { return h.startRuntime(s, k.platform, image, false) }, way); err != nil {
 		return nil, err
 	}
 	s.held = held{platform: k.platform, image: digest, runtime: h.version, warm: true}
-	if err := s.getReady(k); err != nil {
+	if err := errors.Join(s.getReady(k), unpin(s.dir)); err != nil { // a host that is killed leaves no mount
 		return nil, errors.Join(err, h.discard(s))
 	}
 	h.up(s)
@@ -71,12 +85,12 @@ func (h *Host) hatch(k warmKey) (*sandbox, error) {
 
 // getReady has process 1 start the interpreter, and waits for it.
 func (s *sandbox) getReady(k warmKey) error {
-	start := k.program.Start(WorkDir)
+	start := k.program.Start(ahead.Place{Folder: WorkDir, Leads: k.leads, Forks: k.processes > 1})
 	r := Request{Argv: start.Argv, Env: start.Env}
 	if start.File != "" { // process 1 deletes it
 		r.Files = []File{{Path: start.File, Content: start.Text}}
 	}
-	b := r.appendProgram(k.request().appendSandbox(nil), nil)
+	b := r.appendProgram(s.appendNature(nil, s.limits), s)
 	if _, err := s.orders.Write(payload.Append(b, payload.Ahead, nil)); err != nil {
 		return err
 	}
@@ -104,22 +118,33 @@ func (s *sandbox) alive() bool {
 	case <-s.ctx.Done():
 		return false
 	default:
-		return true
+		return time.Since(s.began) < warmLife
 	}
 }
 
-// adopt gives a warm sandbox its one request.
-func (h *Host) adopt(ctx context.Context, s *sandbox, r Request) {
+// adopt gives a warm sandbox its one request: first what it may reach, and then
+// what to run.
+func (h *Host) adopt(ctx context.Context, s *sandbox, r Request) error {
+	if err := h.listenWay(s, r.Way, wayTime(r.Limits)); err != nil {
+		h.letGo(s)
+		return notMade(err)
+	}
 	h.mu.Lock()
 	s.callID, s.began, s.waiting = r.CallID, time.Now(), false
 	h.mu.Unlock()
 	context.AfterFunc(ctx, func() { s.cancel(context.Cause(ctx)) }) // after the run's end it does nothing
+	s.take(r)
+	return nil
+}
+
+// take starts a request in a sandbox that waited.
+func (s *sandbox) take(r Request) {
 	if s.line == nil {
-		s.tell(r, r.appendWork(nil, nil))
+		s.tell(r, r.appendWork(nil, s))
 		return
 	}
 	var text []byte
-	if len(r.Files) == 1 && r.Files[0].Path == r.Argv[1] {
+	if len(r.Files) == 1 && r.Files[0].Path == r.Argv[1] && r.Talk == nil {
 		text = r.Files[0].Content
 	}
 	order, brief := ahead.Order(r.Argv, r.Env, text)
@@ -152,8 +177,12 @@ func (h *Host) discard(s *sandbox) error {
 	return nil
 }
 
-func logDiscard(err error) {
-	if err != nil {
+// letGo discards a sandbox that waited.
+func (h *Host) letGo(s *sandbox) {
+	if err := h.discard(s); err != nil {
 		slog.Error("a warm sandbox could not be destroyed", "err", err)
 	}
 }
+
+// Waiting tells how many sandboxes wait, warm, for a request.
+func (h *Host) Waiting() int { return h.warm.Ready() }

@@ -87,6 +87,8 @@ sys.stderr.write("err"); sys.exit(3)`),
 		"python shadow": {Argv: []string{"python3", "main.py"}, Files: []gvisor.File{
 			{Path: "main.py", Content: []byte("import json, string; print(json.x, string.y)")}, {Path: "json.py", Content: []byte("x = 1")}, {Path: "string/__init__.py", Content: []byte("y = 2")},
 		}},
+		"python frames": script("python3", "main.py", "import inspect, sys\nprint(open('/proc/self/cmdline', 'rb').read(), sys.orig_argv, sys.path, inspect.stack()[0].function, inspect.stack()[-1].filename)"),
+		"python named":  script("python3", "json.py", "import random, collections, sys; print(sys.argv, __file__, open('/proc/self/cmdline', 'rb').read())"),
 		"python class":  script("python3", "main.py", "import pickle, dataclasses\n@dataclasses.dataclass\nclass A:\n    x: int\nprint(pickle.loads(pickle.dumps(A(1))), A.__module__)"),
 		"node":          script("node", "main.js", "console.log(process.argv, __filename, require.main === module, process.execArgv, typeof name, process.cwd(), require('fs').readFileSync(0,'utf8')); process.exitCode = 3"),
 		"node module":   script("node", "main.mjs", "import fs from 'fs'; console.log(import.meta.url, process.argv, typeof require, fs.readdirSync('.')); process.exit(4)"),
@@ -198,6 +200,11 @@ func TestWarmLimits(t *testing.T) {
 	loop.Limits.Timeout = 500 * time.Millisecond
 	if res := run(t, h, loop); res.KilledBy != gvisor.KilledByTimeout {
 		t.Errorf("timeout: %+v", res)
+	}
+	alone := script("bash", "main.sh", "echo one")
+	alone.Limits.Processes = 1
+	if res := runWarm(t, h, alone); string(res.Stdout) != "one\n" || len(res.Stderr) > 0 || len(res.LimitsHit) > 0 {
+		t.Errorf("one process: %+v", res)
 	}
 	runWarm(t, h, r)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

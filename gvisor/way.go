@@ -23,16 +23,48 @@ const (
 	wayInside    = "/srv" // an empty folder of every image
 	wayName      = "way"
 	socketInside = wayInside + "/" + wayName
+
+	// wayUID is the uid, and gid, as which gVisor's file server of a sandbox with a
+	// way out runs. It owns nothing but the sockets.
+	wayUID = 65533
 )
 
 func (s *sandbox) wayDir() string { return filepath.Join(s.dir, "way") }
 
-// openWay makes the socket, the broker's service behind it, and the bundle that
-// mounts it.
+// openWay makes a way out that leads somewhere, if a run is to have one.
 func (h *Host) openWay(s *sandbox, r Request) error {
-	if err := h.listenWay(s, r.Way, r.Limits.Timeout+bootPatience+killPatience); err != nil {
+	if len(r.Way.Reach) == 0 {
+		return nil
+	}
+	if err := h.listenWay(s, r.Way, wayTime(r.Limits)); err != nil {
 		return err
 	}
+	return s.mountWay()
+}
+
+func wayTime(l sallyport.Limits) time.Duration { return l.Timeout + bootPatience + killPatience }
+
+// clearWay makes a way out for a sandbox that waits: an empty folder, which leads
+// nowhere. The socket is put there when it is known for whom. If secrets may be
+// injected, the sandbox trusts an authority already.
+func (h *Host) clearWay(s *sandbox, trusts bool) (err error) {
+	if h.cfg.Broker == nil {
+		return errors.New("nothing lets this sandbox out")
+	}
+	if trusts {
+		if s.ca, err = h.cfg.Broker.Authority(2 * warmLife); err != nil {
+			return err
+		}
+	}
+	s.mayOpen = true
+	if err := os.Mkdir(s.wayDir(), 0o755); err != nil {
+		return err
+	}
+	return s.mountWay()
+}
+
+// mountWay makes the bundle that mounts the folder of the way out.
+func (s *sandbox) mountWay() error {
 	bundle := filepath.Join(s.dir, "bundle")
 	root := filepath.Join(bundle, "root")
 	if err := os.MkdirAll(root, 0o700); err != nil {
@@ -46,10 +78,18 @@ func (h *Host) openWay(s *sandbox, r Request) error {
 }
 
 // listenWay makes the socket, anew if there was one, and the broker's service
-// behind it.
-func (h *Host) listenWay(s *sandbox, w Way, within time.Duration) error {
+// behind it, if w leads anywhere.
+func (h *Host) listenWay(s *sandbox, w Way, within time.Duration) (err error) {
+	if len(w.Reach) == 0 {
+		return nil
+	}
 	if h.cfg.Broker == nil {
 		return unavailable("start the sandbox host with an egress broker", "this sandbox host lets nothing out, and the run is to reach %q", w.Reach)
+	}
+	if len(w.Inject) > 0 && s.ca.Cert == nil {
+		if s.ca, err = h.cfg.Broker.Authority(within); err != nil {
+			return err
+		}
 	}
 	s.mayOpen = true
 	if err := os.MkdirAll(s.wayDir(), 0o755); err != nil {
@@ -64,11 +104,11 @@ func (h *Host) listenWay(s *sandbox, w Way, within time.Duration) error {
 		return err
 	}
 	l.SetUnlinkOnClose(false) // the folder goes as a whole
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := errors.Join(os.Chmod(path, 0o600), os.Lchown(path, wayUID, wayUID)); err != nil {
 		l.Close()
 		return err
 	}
-	s.ca, s.endWay, err = h.cfg.Broker.Open(s.id, w, within, l)
+	s.endWay, err = h.cfg.Broker.Open(s.id, w, s.ca, within, l)
 	return err
 }
 

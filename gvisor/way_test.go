@@ -16,7 +16,11 @@ import (
 // An echo is a broker that answers every connection with what it was asked.
 type echo struct{ opened chan string }
 
-func (e echo) Open(id string, w gvisor.Way, _ time.Duration, l *net.UnixListener) ([]byte, func() gvisor.Passed, error) {
+func (e echo) Authority(time.Duration) (gvisor.Authority, error) {
+	return gvisor.Authority{Cert: []byte("certificate\n")}, nil
+}
+
+func (e echo) Open(id string, w gvisor.Way, _ gvisor.Authority, _ time.Duration, l *net.UnixListener) (func() gvisor.Passed, error) {
 	e.opened <- id
 	n := 0
 	done := make(chan struct{})
@@ -37,7 +41,7 @@ func (e echo) Open(id string, w gvisor.Way, _ time.Duration, l *net.UnixListener
 			c.Close()
 		}
 	}()
-	return nil, func() gvisor.Passed {
+	return func() gvisor.Passed {
 		l.Close()
 		<-done
 		return gvisor.Passed{Connections: []sallyport.Connection{{Target: "echo", Allowed: true, Count: n}}}

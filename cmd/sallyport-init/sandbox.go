@@ -42,6 +42,7 @@ type order struct {
 	ahead   int      // process of the interpreter that was started ahead, 0 if there is none
 	made    []string // files so far
 	told    bool     // how it is held
+	line    *line    // to whoever had the program run, nil if there is none
 	proxy   *string  // socket that the proxy leads to, "" = it denies by itself, nil = no proxy
 }
 
@@ -56,12 +57,14 @@ func runSandbox() {
 		o.reap(o.ahead)
 	}
 	o.settle()
-	if !o.stays {
+	if !o.stays && o.line == nil {
 		syscall.Close(fdPayload)
 	}
 	pid := o.start()
 	if o.stays {
 		go passOn(pid)
+	} else if o.line != nil {
+		go o.provide()
 	}
 	o.reap(pid)
 }
@@ -131,6 +134,11 @@ func (o *order) take(k payload.Kind, data []byte) {
 		o.argv = append(o.argv, string(data))
 	case payload.Output:
 		o.output = true
+	case payload.Talk:
+		o.prepare()
+		o.line = openLine()
+	case payload.Said:
+		o.line.say(data)
 	case payload.Ahead:
 		o.startAhead()
 	case payload.CA:
@@ -257,6 +265,9 @@ func (o *order) reap(main int) {
 		if pid == main {
 			break
 		}
+	}
+	if o.line != nil {
+		o.line.drain()
 	}
 	hold(payload.Exit, payload.AppendUint32(nil, uint32(ws)))
 	for range drainSteps {

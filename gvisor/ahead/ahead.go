@@ -21,8 +21,9 @@ var (
 	bash string
 )
 
-// A Kind is an interpreter that can be started ahead: its name and, for Bash, the
-// name of its script. It is "" for all else, which needs nothing but its sandbox.
+// A Kind is an interpreter that can be started ahead: its name and, but for
+// Node.js, that of its script. It is "" for all else, which needs nothing but its
+// sandbox.
 type Kind string
 
 // Of says what can be started ahead of a program: of two words, an interpreter
@@ -31,10 +32,10 @@ func Of(argv []string) Kind {
 	if len(argv) != 2 || argv[1] == "" || argv[1][0] == '-' {
 		return ""
 	}
-	switch argv[0] {
-	case "python3", "node":
+	switch {
+	case argv[0] == "node":
 		return Kind(argv[0])
-	case "bash":
+	case argv[0] == "bash", argv[0] == "python3" && strings.HasSuffix(argv[1], ".py") && !strings.Contains(argv[1], "/"):
 		return Kind(argv[0] + " " + argv[1])
 	}
 	return ""
@@ -47,18 +48,34 @@ type Start struct {
 	Text      []byte
 }
 
-// Start says how an interpreter is started in the working folder.
-func (k Kind) Start(folder string) (s Start) {
+// A Place is the sandbox that an interpreter waits in.
+type Place struct {
+	Folder string // that it works in
+	Leads  bool   // its program may reach something
+	Forks  bool   // it may have more than one process
+}
+
+// Start says how an interpreter is started.
+func (k Kind) Start(p Place) (s Start) {
 	name, script, _ := strings.Cut(string(k), " ")
 	switch name {
 	case "python3":
-		// A namespace of its own: __main__ is to be the script's alone, and what it
+		// Under the script's name, as its command line and outermost frame will have
+		// it. A namespace of its own: __main__ is to be the script's alone, and what it
 		// makes of builtins too.
-		s.Argv = []string{name, "-c", fmt.Sprintf("exec(compile(%q, '<start>', 'exec'), {'__name__': '<start>', '__builtins__': dict(vars(__builtins__))})", python)}
+		more := ""
+		if p.Leads {
+			more = "http.client ssl urllib.request"
+		}
+		s = Start{Argv: []string{name, script}, File: script}
+		s.Text = fmt.Appendf(nil, "exec(compile(%q, '<start>', 'exec'), {'__name__': '<start>', '__builtins__': dict(vars(__builtins__)), 'more': %q})", python, more)
 	case "node":
 		s = Start{Argv: []string{name, ".ahead.js"}, File: ".ahead.js", Text: []byte(node)}
 	case "bash": // runs a file before it opens its script
-		s = Start{Argv: []string{name, script}, File: ".ahead.sh", Text: []byte(bash), Env: []string{"BASH_ENV=" + folder + "/.ahead.sh"}}
+		s = Start{Argv: []string{name, script}, File: ".ahead.sh", Text: []byte(bash), Env: []string{"BASH_ENV=" + p.Folder + "/.ahead.sh"}}
+		if p.Forks { // what scripts do is done once before: it is quicker then
+			s.Text = append([]byte("/bin/true 2>/dev/null\n"), bash...)
+		}
 	}
 	return s
 }

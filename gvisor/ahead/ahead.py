@@ -1,5 +1,10 @@
 import _weakref, atexit, builtins, gc, io, os, sys
+
+del sys.path[0]  # this file may have the name of a module
 import collections, datetime, functools, itertools, json, math, re, string, traceback  # what programs use most
+
+for name in more.split():
+    __import__(name)
 
 HAVE_GC = 1 << 14  # Py_TPFLAGS_HAVE_GC
 EXCL = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -109,7 +114,7 @@ if os.environ.get("PYTHONUNBUFFERED"):
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=True, line_buffering=True)
 path = os.path.normpath(os.path.join(here, sys.argv[0]))
-sys.path[0] = os.path.dirname(path)
+sys.path.insert(0, os.path.dirname(path))
 vars(sys.modules["__main__"]).clear()
 vars(sys.modules["__main__"]).update(main_of(path))
 again = shadows()

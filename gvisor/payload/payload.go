@@ -28,6 +28,8 @@ const (
 	Proxy  Kind = 'X' // unix socket that the proxy on the loopback interface leads to; "" = it denies everything by itself
 	CA     Kind = 'T' // PEM to add to the image's certificates, in the file Bundle
 	Output Kind = 'O' // make the folder OutputDir, and tell at the end what is in it
+	Talk   Kind = 'H' // make the socket TalkSocket, for one program that connects to it; the stream goes on after Go
+	Said   Kind = 'Q' // after Go: bytes for that program
 	Ahead  Kind = 'Z' // start what the Args so far say, ahead of the program; see the text below
 	Go     Kind = 'G' // start now
 )
@@ -75,6 +77,8 @@ const (
 
 	Artifact Kind = 'f' // uint64 size, name: a file of the output folder, whose content follows as Data
 	LeftOut  Kind = 'v' // uint64 size, name: one that is beyond the bounds
+
+	Heard Kind = 'h' // bytes that the program wrote to TalkSocket
 
 	Done Kind = 'z' // no process of the run is left, or the drain window is over
 
@@ -131,6 +135,9 @@ const (
 	MaxArtifacts     = 16
 	MaxArtifactBytes = 600 << 10
 )
+
+// TalkSocket is where a program talks with whoever had it run.
+const TalkSocket = "/run/sallyport-talk"
 
 // Mounts is the folder of the mounts to place. It is gone when the program starts.
 const Mounts = "/mnt"

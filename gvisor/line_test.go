@@ -1,0 +1,108 @@
+package gvisor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/gvisor/talk"
+)
+
+const connect = `
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX); s.connect("` + payload.TalkSocket + `")
+`
+
+// talking runs a program that talks, and returns what it said.
+func talking(t *testing.T, h *gvisor.Host, ctx context.Context, text string, talked func(l *talk.Line)) (gvisor.Result, error) {
+	t.Helper()
+	r := fill(script("python3", "main.py", connect+text))
+	r.Talk = talk.New()
+	done := make(chan struct{})
+	go func() { defer close(done); talked(r.Talk) }()
+	res, err := h.Run(ctx, r)
+	r.Talk.End()
+	<-done
+	return res, err
+}
+
+// A program talks with whoever had it run, in a cold sandbox and in one that
+// waited; bytes arrive whole and in order, and there is one such program.
+func TestTalk(t *testing.T) {
+	h := warmHost(t, 1)
+	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	for _, warm := range []bool{false, true} {
+		if warm {
+			runWarm(t, h, script("python3", "main.py", ""))
+		}
+		var heard []byte
+		res, err := talking(t, h, t.Context(), `
+s.sendall(b"go")
+got = b""
+while len(got) < 1 << 20: got += s.recv(1 << 16)
+s.sendall(got)
+try:
+    socket.socket(socket.AF_UNIX).connect("`+payload.TalkSocket+`")
+    print("second")
+except OSError as e: print(type(e).__name__)
+`, func(l *talk.Line) {
+			for b := l.Take(); b != nil; b = l.Take() {
+				if len(heard) == 0 {
+					if err := l.Say(context.Background(), want); err != nil {
+						t.Error(err)
+					}
+				}
+				heard = append(heard, b...)
+			}
+		})
+		if err != nil || string(res.Stdout) != "FileNotFoundError\n" || !bytes.Equal(heard, append([]byte("go"), want...)) || res.Receipt.Warm != warm {
+			t.Errorf("warm %t (%t): %q %q, %d bytes heard, %v", warm, res.Receipt.Warm, res.Stdout, res.Stderr, len(heard), err)
+		}
+	}
+	if res := run(t, h, script("python3", "main.py", `import os; print(os.path.exists("`+payload.TalkSocket+`"))`)); string(res.Stdout) != "False\n" {
+		t.Errorf("a run that talks with nobody: %q", res.Stdout)
+	}
+}
+
+// Who had a program run can end it, and learns how far it came. One that says more
+// than anybody takes is killed; one that reads nothing holds nobody up.
+func TestTalkEnds(t *testing.T) {
+	h := gvisortest.Open(t)
+	ctx, stop := context.WithCancelCause(t.Context())
+	res, err := talking(t, h, ctx, `
+print("so far", flush=True); s.sendall(b"x"); time.sleep(60)`, func(l *talk.Line) {
+		for b := l.Take(); b != nil; b = l.Take() {
+			stop(gvisor.ErrStopped)
+		}
+	})
+	if err != nil || res.KilledBy != gvisor.KilledByCaller || string(res.Stdout) != "so far\n" || res.ExitCode != 137 {
+		t.Errorf("stopped: %+v, %v", res, err)
+	}
+	res, err = talking(t, h, t.Context(), `
+while True: s.sendall(b"y" * 65536)`, func(*talk.Line) {})
+	if err == nil || !strings.Contains(err.Error(), "says more") {
+		t.Errorf("a flood: %+v, %v", res, err)
+	}
+	began := time.Now()
+	res, err = talking(t, h, t.Context(), `
+s.sendall(b"x"); time.sleep(1); print("end")`, func(l *talk.Line) {
+		l.Take()
+		for range 64 {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			if err := l.Say(ctx, make([]byte, 1<<20)); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				cancel()
+				return
+			}
+			cancel()
+		}
+	})
+	if err != nil || string(res.Stdout) != "end\n" || time.Since(began) > 30*time.Second {
+		t.Errorf("one that does not read: %q, %v, after %s", res.Stdout, err, time.Since(began))
+	}
+}
