@@ -29,7 +29,12 @@ const MaxConnections = 64
 // Others stands for the targets that are not told one by one.
 const Others = "others"
 
-const maxPacket = 128 << 10
+// A packet holds a grant, with the authority that goes with it, or all that is told
+// of one: its rules, and MaxConnections targets.
+const (
+	maxPacket = 128 << 10
+	maxGrant  = 64 << 10
+)
 
 type order struct {
 	Open  *Grant `json:"open,omitempty"`
@@ -280,6 +285,9 @@ func (r *Remote) Open(g Grant, socket *os.File) (end func() (Account, error), er
 	data, err := json.Marshal(order{Open: &g})
 	if err != nil {
 		return nil, err
+	}
+	if len(data) > maxPacket {
+		return nil, fmt.Errorf("grant %s is too large: %d bytes; at most %d fit", g.ID, len(data), maxPacket)
 	}
 	o := opened{make(chan struct{}, 1), make(chan Account, 1), make(chan Account, 1)}
 	if err := r.send(g.ID, o, data, socket); err != nil {

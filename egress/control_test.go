@@ -57,7 +57,7 @@ func TestRemote(t *testing.T) {
 		return f
 	}
 	socket := listen("a")
-	end, err := r.Open(Grant{ID: "a", Rules: []string{"OK.test:80", "*.below.test:443"}, Bytes: 1 << 20, Conns: 4, For: time.Minute}, socket)
+	end, err := r.Open(Grant{ID: "a", Rules: []string{"OK.test:80", "*.below.test:443"}, Bytes: 1 << 20, Rate: 1 << 30, Conns: 4, For: time.Minute}, socket)
 	if err != nil {
 		t.Fatal(err)
 	}

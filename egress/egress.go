@@ -13,6 +13,7 @@ package egress
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +36,7 @@ type Grant struct {
 	ID    string        `json:"id"`    // of the sandbox
 	Rules []string      `json:"rules"` // host:port; see ParseRule
 	Bytes int64         `json:"bytes"` // in both directions together, over all connections
+	Rate  int64         `json:"rate"`  // bytes a second, over more than a second; see attemptBytes
 	Conns int           `json:"conns"` // at once
 	For   time.Duration `json:"for"`   // from now on
 
@@ -57,7 +60,11 @@ func (g Grant) rules() (Rules, error) {
 			return nil, err
 		}
 	}
-	if g.Conns <= 0 || g.Bytes <= 0 || g.For <= 0 {
+	g.CA = nil
+	if data, err := json.Marshal(g); err != nil || len(data) > maxGrant {
+		return nil, errors.Join(err, fmt.Errorf("the hosts and secrets of one run take %d bytes; at most %d fit", len(data), maxGrant))
+	}
+	if g.Conns <= 0 || g.Bytes <= 0 || g.Rate <= 0 || g.For <= 0 {
 		return nil, fmt.Errorf("grant %s has no bounds", g.ID)
 	}
 	return rules, nil
@@ -157,8 +164,25 @@ type session struct {
 	left   atomic.Int64 // bytes
 
 	mu     sync.Mutex
-	over   bool // no request is taken any more
+	over   bool      // no request is taken any more
+	paid   time.Time // when all so far is within the rate
 	active sync.WaitGroup
+}
+
+// attemptBytes is what each attempt to reach something counts for.
+const attemptBytes = 16 << 10
+
+// pace waits where n bytes more are beyond a second's worth of the grant's rate.
+func (s *session) pace(n int64) {
+	s.mu.Lock()
+	now := time.Now()
+	if s.paid.Before(now) {
+		s.paid = now
+	}
+	s.paid = s.paid.Add(time.Duration(float64(n) / float64(s.grant.Rate) * float64(time.Second)))
+	wait := s.paid.Sub(now) - time.Second
+	s.mu.Unlock()
+	time.Sleep(wait)
 }
 
 // enter counts a request in, unless the grant is over.
@@ -202,6 +226,12 @@ type denial struct {
 }
 
 func (d *denial) Error() string { return string(d.reason) + ": " + d.text }
+
+// unread is a target that was not understood: as much of it as is told. A sandbox
+// writes what it likes, and what it wrote is in the record.
+func unread(host string) Target {
+	return Target{Host: strings.ToValidUTF8(host[:min(len(host), 80)], "?")}
+}
 
 func deny(t Target, r Reason, format string, args ...any) *denial {
 	return &denial{t, r, fmt.Sprintf(format, args...)}
@@ -286,6 +316,7 @@ func (m *metered) Write(p []byte) (int, error) {
 }
 
 func (m *metered) count(n int, err error) error {
+	m.s.pace(int64(n))
 	m.bytes.Add(int64(n))
 	if m.s.left.Add(-int64(n)) <= 0 && err == nil {
 		return errUsedUp

@@ -111,7 +111,7 @@ func newWorld(t *testing.T, g Grant) *world {
 }
 
 func grant(rules ...string) Grant {
-	return Grant{ID: "sp-1", Rules: rules, Bytes: 1 << 20, Conns: 8, For: time.Minute}
+	return Grant{ID: "sp-1", Rules: rules, Bytes: 1 << 20, Rate: 1 << 30, Conns: 8, For: time.Minute}
 }
 
 func (w *world) dial(t *testing.T) net.Conn {
@@ -377,7 +377,7 @@ func TestBounds(t *testing.T) {
 		t.Error("the socket outlives the grant")
 	}
 
-	for _, g := range []Grant{{}, {Rules: []string{"ok.test:80"}}, {Rules: []string{"nonsense"}, Bytes: 1, Conns: 1, For: 1}} {
+	for _, g := range []Grant{{}, {Rules: []string{"ok.test:80"}}, {Rules: []string{"nonsense"}, Bytes: 1, Rate: 1, Conns: 1, For: 1}, {Rules: []string{"ok.test:80"}, Bytes: 1, Conns: 1, For: 1}} {
 		l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 		if err != nil {
 			t.Fatal(err)

@@ -22,6 +22,7 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.active.Done()
+	s.pace(attemptBytes)
 	if r.Method == http.MethodConnect {
 		s.connectMethod(w, r)
 		return
@@ -40,9 +41,9 @@ func absolute(r *http.Request) (Target, *denial) {
 	case r.URL.Host == "":
 		return Target{}, deny(Target{}, NotTheProxy, "this is a proxy: send it a whole address, or CONNECT")
 	case r.URL.Scheme != "http":
-		return Target{}, deny(Target{Host: r.URL.Host}, BadTarget, "for %.20q, use CONNECT", r.URL.Scheme)
+		return Target{}, deny(unread(r.URL.Host), BadTarget, "for %.20q, use CONNECT", r.URL.Scheme)
 	case r.URL.User != nil:
-		return Target{}, deny(Target{Host: r.URL.Hostname()}, BadTarget, "an address with a user name in it is refused")
+		return Target{}, deny(unread(r.URL.Hostname()), BadTarget, "an address with a user name in it is refused")
 	}
 	host := r.URL.Host
 	if r.URL.Port() == "" {
@@ -50,7 +51,7 @@ func absolute(r *http.Request) (Target, *denial) {
 	}
 	t, err := ParseTarget(host)
 	if err != nil {
-		return Target{}, deny(Target{Host: r.URL.Hostname()}, BadTarget, "%s", err)
+		return Target{}, deny(unread(r.URL.Hostname()), BadTarget, "%s", err)
 	}
 	return t, nil
 }
@@ -71,6 +72,9 @@ func (s *session) forward(w http.ResponseWriter, r *http.Request, t Target, secu
 		scheme, port = "https", ":443"
 	}
 	secrets := s.injections(t)
+	if len(secrets) > 0 {
+		w = unhinted{w}
+	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL = &url.URL{Scheme: scheme, Host: t.String(), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery}

@@ -55,22 +55,43 @@ func scan(r *http.Response, all []needle) error {
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return errPacked
 	}
-	for _, h := range []http.Header{r.Header, r.Trailer} {
-		for name, values := range h {
-			for i, v := range values {
-				values[i] = string(maskAll([]byte(v), all))
-			}
-			h[name] = values
-		}
-	}
+	clean(r.Header, all)
 	if r.StatusCode == http.StatusSwitchingProtocols {
 		return errors.New("what follows a change of protocol cannot be searched for secrets")
 	}
-	r.Body = &scanned{ReadCloser: r.Body, all: all, keep: longest(all) - 1}
+	r.Body = &scanned{ReadCloser: r.Body, of: r, all: all, keep: longest(all) - 1}
 	r.ContentLength = -1
 	r.Header.Del("Content-Length")
 	return nil
 }
+
+// clean masks what is in values, and drops what has a secret in its name.
+func clean(h http.Header, all []needle) {
+	for name, values := range h {
+		for _, n := range all {
+			if strings.Contains(strings.ToLower(name), strings.ToLower(string(n.text))) {
+				delete(h, name)
+			}
+		}
+		for i, v := range values {
+			values[i] = string(maskAll([]byte(v), all))
+		}
+	}
+}
+
+// unhinted passes no answers before the answer on (103 and the like): they are
+// not searched.
+type unhinted struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w unhinted) WriteHeader(status int) {
+	if status >= 200 {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (w unhinted) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func longest(all []needle) (n int) {
 	for _, x := range all {
@@ -83,6 +104,7 @@ func longest(all []needle) (n int) {
 // the beginning of one.
 type scanned struct {
 	io.ReadCloser
+	of   *http.Response
 	all  []needle
 	keep int
 
@@ -102,6 +124,7 @@ func (s *scanned) Read(p []byte) (int, error) {
 		hold := min(s.keep, len(s.raw))
 		if err != nil {
 			s.err, hold = err, 0
+			clean(s.of.Trailer, s.all) // known with the end of the body
 		}
 		s.ready = s.raw[:len(s.raw)-hold]
 		s.raw = bytes.Clone(s.raw[len(s.raw)-hold:])

@@ -21,7 +21,7 @@ import (
 func (s *session) connectMethod(w http.ResponseWriter, r *http.Request) {
 	t, err := ParseTarget(r.RequestURI)
 	if err != nil {
-		s.refuse(w, deny(Target{Host: r.URL.Hostname()}, BadTarget, "%s", err))
+		s.refuse(w, deny(unread(r.URL.Hostname()), BadTarget, "%s", err))
 		return
 	}
 	up, d := s.connect(r.Context(), t)
@@ -176,6 +176,7 @@ func (s *session) serveConn(ctx context.Context, down net.Conn, t Target, secure
 		ReadHeaderTimeout: dialPatience, MaxHeaderBytes: maxHeader, ErrorLog: log.New(io.Discard, "", 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s.pace(attemptBytes)
 			if d := sameHost(r, t, port); d != nil {
 				s.refuse(w, d)
 				return
