@@ -182,8 +182,8 @@ func parentOf(p string) string {
 	return ""
 }
 
-// needed are the folders that a sandbox mounts over.
-var needed = []string{"dev", "proc", "sys", "tmp", "run", "home", "root"}
+// needed are the folders that a sandbox mounts over; srv is that of its way out.
+var needed = []string{"dev", "proc", "sys", "tmp", "run", "home", "root", "srv"}
 
 // adapt makes what every sandbox needs in an image that was not made for it:
 // folders to mount over, and a name for the user that programs run as.
