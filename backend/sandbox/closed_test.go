@@ -16,6 +16,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/sandbox"
+	"sallyport.dev/sallyport/test/await"
 )
 
 // Where something that holds a sandbox is missing, a run is refused in words: it
@@ -114,6 +115,89 @@ print(ask())
 	if time.Sleep(200 * time.Millisecond); hits.Load() != before {
 		t.Error("something arrived after the broker's end")
 	}
+}
+
+// A broker that is killed while sandboxes wait leads none of them anywhere. One
+// that is taken later has a new broker; where that cannot start, nothing runs.
+func TestDrills_BrokerKilledWhileSandboxesWait(t *testing.T) {
+	var hits atomic.Int64
+	server := serveAt(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { hits.Add(1); fmt.Fprint(w, "hello") }))
+	a := server.Listener.Addr().String()
+	h := newHost(t)
+	programs := linked(t, filepath.Dir(h.program))
+	h.more = []string{"-egress-private", "127.0.0.0/8", "-programs", programs, "-warm", "1"}
+	b := h.start(t, sandbox.Options{})
+	ask := func() (sandbox.Outcome, error) {
+		return b.Exec(t.Context(), sandbox.Command{Reach: []string{a}, Argv: []string{"python3", "main.py"}, Files: map[string][]byte{
+			"main.py": []byte(`import urllib.request; print(urllib.request.urlopen("http://` + a + `/").read())`),
+		}})
+	}
+	waits := func(last string) func() bool {
+		return func() bool { ids := sandboxesIn(h.run); return len(ids) == 1 && ids[0] != last }
+	}
+	out, err := ask()
+	for deadline := time.Now().Add(time.Minute); err == nil; out, err = ask() {
+		if !strings.Contains(string(out.Stdout), "hello") {
+			t.Fatalf("%q %q", out.Stdout, out.Stderr)
+		}
+		if out.Receipt.Warm {
+			break // the broker was killed while this one waited
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("control: none had waited")
+		}
+		await.That(t, "one that waits", waits(out.SandboxID))
+		killBroker(t, h)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "one that waits", waits(out.SandboxID))
+	time.Sleep(time.Second) // so that it is ready; were it not, a cold one would be refused
+	if err := os.Rename(filepath.Join(programs, "sallyport-init"), filepath.Join(programs, "away")); err != nil {
+		t.Fatal(err)
+	}
+	killBroker(t, h)
+	before := hits.Load()
+	if out, err := ask(); sallyport.CodeOf(err) != sallyport.Unavailable || !errors.Is(err, sallyport.ErrNotExecuted) || len(out.Stdout) > 0 {
+		t.Errorf("where no broker can start: %q, %v", out.Stdout, err)
+	}
+	if hits.Load() != before {
+		t.Error("something arrived without a broker")
+	}
+	if err := os.Rename(filepath.Join(programs, "away"), filepath.Join(programs, "sallyport-init")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := ask(); err != nil || !strings.Contains(string(out.Stdout), "hello") {
+		t.Errorf("control: %q, %v", out.Stdout, err)
+	}
+}
+
+// linked is a folder of its own with the same programs.
+func linked(t *testing.T, dir string) string {
+	t.Helper()
+	own := t.TempDir()
+	for _, p := range []string{"sallyport-runsc", "sallyport-init"} {
+		if err := os.Link(filepath.Join(dir, p), filepath.Join(own, p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return own
+}
+
+// killBroker kills the broker of this test's sandbox host, and waits until it is
+// gone: while one of its threads is left, its socket may still seem to take a grant.
+func killBroker(t *testing.T, h host) {
+	t.Helper()
+	pid := brokerPID(t, h)
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "the broker's end", func() bool {
+		stat, gone := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		return gone != nil || strings.Contains(string(stat), ") Z ") && len(threads) <= 1
+	})
 }
 
 // Without CAP_SYS_ADMIN gVisor makes a sandbox by means of a user namespace, as

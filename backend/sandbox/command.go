@@ -22,6 +22,7 @@ type arguments struct {
 	image   string        // "" if not given
 	session string        // "" if none
 	job     bool          // in the background of the session
+	tools   []string      // that the code may call
 }
 
 // A language says how its code is run.
@@ -58,6 +59,9 @@ func command(job sallyport.Job) (Command, error) {
 		if err != nil {
 			return c, err
 		}
+		if err := a.mayCall(job); err != nil {
+			return c, err
+		}
 		c.Session = a.run(job, script.Language)
 		source, c.Stdin = a.code, []byte(a.stdin)
 		if a.files != nil {
@@ -77,7 +81,7 @@ func command(job sallyport.Job) (Command, error) {
 	if c.Session != nil {
 		return c, nil
 	}
-	if script.Language == "javascript" && module.MatchString(source) {
+	if script.Language == "javascript" && (module.MatchString(source) || len(sallyport.ScriptTools(job.Tool, job.Args)) > 0) {
 		lang.file = "main.mjs"
 	}
 	if _, taken := c.Files[lang.file]; taken {
@@ -121,6 +125,8 @@ func parseArguments(raw json.RawMessage, limit time.Duration) (arguments, error)
 			if json.Unmarshal(v, &a.job) != nil || kind(v) != "a boolean" {
 				err = refuse(sallyport.Invalid, "pass true, or leave it out", "background is %s, not a boolean", kind(v))
 			}
+		case "tools":
+			a.tools, err = scriptTools(v)
 		case "tier": // decided before: Job.Tier
 		default:
 			err = refuse(sallyport.Invalid, "remove it", "there is no argument %.40q", name)

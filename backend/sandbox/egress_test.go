@@ -11,9 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/sandbox"
@@ -155,17 +152,7 @@ func TestBrokerProcess(t *testing.T) {
 	if err != nil || len(fds) > 12 {
 		t.Errorf("the broker holds %d descriptors, %v", len(fds), err)
 	}
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		// While one of its threads is left, its socket may still seem to take a grant.
-		stat, gone := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-		if gone != nil || strings.Contains(string(stat), ") Z ") && len(threads) <= 1 {
-			break
-		}
-	}
+	killBroker(t, h)
 	out, err := reach(`import urllib.request; print(urllib.request.urlopen("http://` + a + `/").read())`)
 	if err != nil || !strings.Contains(string(out.Stdout), "hello") {
 		t.Errorf("after the broker was killed: %s %s %v", out.Stdout, out.Stderr, err)

@@ -16,6 +16,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/sandbox"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+	"sallyport.dev/sallyport/test/await"
 )
 
 // listen starts a host that several gateways use.
@@ -29,7 +30,7 @@ func (h host) listen(t *testing.T) (socket string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Wait() }) // after its context
-	eventually(t, "the host listens", func() bool { _, err := os.Stat(socket); return err == nil })
+	await.That(t, "the host listens", func() bool { _, err := os.Stat(socket); return err == nil })
 	return socket
 }
 
@@ -101,11 +102,11 @@ func TestTO51_SessionsOfGateways(t *testing.T) {
 	if got := setIn(t, thief, "print('x' in globals())"); got != "False\n" {
 		t.Errorf("another gateway takes over: %q", got)
 	}
-	eventually(t, "the sessions of a gateway that is gone have ended", func() bool { return kept(t, two) == 2 }) // its own, and the thief's
+	await.That(t, "the sessions of a gateway that is gone have ended", func() bool { return kept(t, two) == 2 }) // its own, and the thief's
 	if got := setIn(t, two, "print(x)"); got != "2\n" {
 		t.Errorf("another's session: %q", got)
 	}
-	eventually(t, "its sandbox is gone", func() bool { list, _, err := two.List(t.Context()); return err == nil && len(list) == 2 })
+	await.That(t, "its sandbox is gone", func() bool { list, _, err := two.List(t.Context()); return err == nil && len(list) == 2 })
 }
 
 // A message that is small on the wire and large when it is unpacked is refused by

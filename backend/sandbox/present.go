@@ -39,6 +39,13 @@ type facts struct {
 	Connections []sallyport.Connection `json:"connections,omitempty"`
 	Denied      []string               `json:"egress_denied,omitempty"` // what a rule kept it from reaching
 	Receipt     *sallyport.Receipt     `json:"receipt,omitempty"`
+
+	// Of a script; what follows Calls, of one that had to end.
+	Calls   []sallyport.ScriptCall `json:"calls,omitzero"`
+	Code    sallyport.Code         `json:"code,omitempty"`
+	Message string                 `json:"message,omitempty"`
+	Hint    string                 `json:"hint,omitempty"`
+	Ticket  string                 `json:"ticket,omitempty"`
 }
 
 type content struct {
@@ -52,6 +59,26 @@ const metaRun = "dev.sallyport/run"
 // present makes a CallToolResult. A program that failed by itself is a result;
 // isError says that the run did not come to its own end.
 func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
+	f := factsOf(o)
+	result := map[string]any{"structuredContent": f}
+	isError := o.KilledBy != ""
+	if own := job.Tool.Code; own != nil && own.Source != "" && job.Tool.OutputSchema != nil {
+		result["_meta"] = map[string]any{metaRun: f}
+		delete(result, "structuredContent")
+		if object(o.Stdout) && o.ExitCode == 0 && !isError {
+			result["structuredContent"] = json.RawMessage(o.Stdout)
+		} else {
+			isError = true
+		}
+	}
+	result["content"] = contentOf(job, o)
+	result["isError"] = isError
+	b, err := json.Marshal(result)
+	return sallyport.Output{Content: b, IsError: isError, Unclear: o.KilledBy != "" && reached(o.Connections),
+		Connections: o.Connections, Receipt: o.Receipt}, err
+}
+
+func factsOf(o Outcome) facts {
 	f := facts{
 		ExitCode: o.ExitCode, Signal: o.Signal, DurationMS: o.Duration.Milliseconds(), Tier: o.Tier, SandboxID: o.SandboxID,
 		Truncated: o.Truncated, KilledBy: o.KilledBy, LimitsHit: o.LimitsHit, PeakMemory: o.PeakMemory,
@@ -64,17 +91,10 @@ func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
 	f.Connections, f.Denied, f.Receipt = o.Connections, denied(o.Connections), o.Receipt
 	f.Stdout, f.StdoutEncoding = lossless(o.Stdout)
 	f.Stderr, f.StderrEncoding = lossless(o.Stderr)
-	result := map[string]any{"structuredContent": f}
-	isError := o.KilledBy != ""
-	if own := job.Tool.Code; own != nil && own.Source != "" && job.Tool.OutputSchema != nil {
-		result["_meta"] = map[string]any{metaRun: f}
-		delete(result, "structuredContent")
-		if object(o.Stdout) && o.ExitCode == 0 && !isError {
-			result["structuredContent"] = json.RawMessage(o.Stdout)
-		} else {
-			isError = true
-		}
-	}
+	return f
+}
+
+func contentOf(job sallyport.Job, o Outcome) []any {
 	all := []any{}
 	for _, t := range texts(o, job.Limits) {
 		all = append(all, t)
@@ -82,11 +102,7 @@ func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
 	for _, a := range o.Artifacts {
 		all = append(all, artifact("sandbox://"+o.SandboxID+"/output/", a.Path, a.Content))
 	}
-	result["content"] = all
-	result["isError"] = isError
-	b, err := json.Marshal(result)
-	return sallyport.Output{Content: b, IsError: isError, Unclear: o.KilledBy != "" && reached(o.Connections),
-		Connections: o.Connections, Receipt: o.Receipt}, err
+	return all
 }
 
 // reached reports whether a run spoke with anybody: killed in the middle of that,
@@ -129,6 +145,7 @@ func texts(o Outcome, l sallyport.Limits) []content {
 	switch {
 	case o.KilledBy == "memory":
 		notes = append(notes, fmt.Sprintf("The program was killed: it needed more than its %d MiB of memory.", l.Memory>>20))
+	case o.KilledBy == "caller": // what follows says why
 	case o.KilledBy == "timeout":
 		notes = append(notes, "The program was killed: it did not end in time.")
 	case o.Signal != "":

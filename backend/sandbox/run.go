@@ -30,6 +30,7 @@ type Command struct {
 	Inject []Injection
 
 	Session *SessionRun                 // where it runs, if not in a sandbox of its own; Argv is then not used
+	Talk    Script                      // that the program may call; nil if nothing
 	Told    func(stderr bool, b []byte) // of output as it comes; may be nil
 }
 
@@ -99,7 +100,7 @@ func (b *Backend) Exec(ctx context.Context, c Command) (Outcome, error) {
 	if ctx.Err() != nil {
 		return Outcome{}, ctx.Err()
 	}
-	r, err := b.ask(ctx, req, c.Told)
+	r, err := b.ask(ctx, req, c)
 	if status.Code(err) == codes.DeadlineExceeded {
 		awaitDeadline(ctx) // the host's clock may be a moment ahead
 	}
@@ -135,8 +136,11 @@ func connections(attempts []*sandboxpb.Attempt) (all []sallyport.Connection) {
 
 // ask has the host run a request, and tells of output as it comes if somebody
 // wants to hear.
-func (b *Backend) ask(ctx context.Context, req *sandboxpb.RunRequest, told func(bool, []byte)) (*sandboxpb.RunReply, error) {
-	if told == nil {
+func (b *Backend) ask(ctx context.Context, req *sandboxpb.RunRequest, c Command) (*sandboxpb.RunReply, error) {
+	switch {
+	case c.Talk != nil:
+		return b.converse(ctx, req, c.Talk)
+	case c.Told == nil:
 		return b.api.Run(ctx, req)
 	}
 	events, err := b.api.Follow(ctx, req)
@@ -150,9 +154,9 @@ func (b *Backend) ask(ctx context.Context, req *sandboxpb.RunRequest, told func(
 		}
 		switch m := e.Message.(type) {
 		case *sandboxpb.RunEvent_Stdout:
-			told(false, m.Stdout)
+			c.Told(false, m.Stdout)
 		case *sandboxpb.RunEvent_Stderr:
-			told(true, m.Stderr)
+			c.Told(true, m.Stderr)
 		case *sandboxpb.RunEvent_Done:
 			return m.Done, nil
 		}
@@ -174,6 +178,9 @@ func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output,
 	c, err := command(job)
 	if err != nil {
 		return sallyport.Output{}, err
+	}
+	if tools := sallyport.ScriptTools(job.Tool, job.Args); len(tools) > 0 {
+		return b.script(ctx, job, c, tools)
 	}
 	secrets, err := b.reveal(ctx, job)
 	if err != nil {

@@ -55,6 +55,8 @@ type Backend struct {
 	seal []byte    // keys what the host may compare and not read
 	stop context.CancelFunc
 
+	scripts OpenScript // nil: programs call no tools
+
 	mu        sync.Mutex
 	probed    time.Time // of the last probe
 	probeErr  error

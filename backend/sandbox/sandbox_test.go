@@ -20,6 +20,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/sandbox"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/test/await"
 )
 
 // A host is a real sallyport-sandboxd with folders of its own.
@@ -172,15 +173,6 @@ func cgroupsOf(ids []string) (found []string) {
 	return found
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not in time: %s", what)
-		}
-	}
-}
-
 // busy starts sandboxes, a session and a server that would run for long, and returns their
 // cgroups' names.
 func busy(t *testing.T, b *sandbox.Backend) (ids []string) {
@@ -195,7 +187,7 @@ func busy(t *testing.T, b *sandbox.Backend) (ids []string) {
 	if _, err := b.Run(t.Context(), session); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "three sandboxes", func() bool {
+	await.That(t, "three sandboxes", func() bool {
 		s, _, err := b.List(t.Context())
 		ids = ids[:0]
 		for _, r := range s {

@@ -18,6 +18,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/sandbox"
+	"sallyport.dev/sallyport/test/await"
 )
 
 // A service is a server in a sandbox, and what it says.
@@ -273,7 +274,7 @@ func TestKilledHostLeavesNoService(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	eventually(t, "every process is gone", func() bool { return len(running(h.run)) == 0 })
+	await.That(t, "every process is gone", func() bool { return len(running(h.run)) == 0 })
 	if m := mounts(t, h.run); len(m) > 0 {
 		t.Errorf("mounts left: %q", m)
 	}

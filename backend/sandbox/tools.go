@@ -14,8 +14,9 @@ func Tools(images sallyport.Images) []sallyport.Tool {
 	all := []sallyport.Tool{
 		tool("run_python", "python", "Runs a Python 3 program in a fresh sandbox without network and returns what it prints, and the files and figures that it leaves in /home/output.",
 			"The program. It runs as main.py in an empty working folder, beside the given files."),
-		tool("run_javascript", "javascript", "Runs a Node.js program in a fresh sandbox without network and returns what it prints, and the files that it leaves in /home/output.",
-			"The program. It runs as main.js (main.mjs if it uses import or export) in an empty working folder, beside the given files."),
+		withTools(tool("run_javascript", "javascript", "Runs a Node.js program in a fresh sandbox without network and returns what it prints, and the files that it leaves in /home/output. "+
+			"With tools, the program can call other tools of yours as functions.",
+			"The program. It runs as main.js (main.mjs if it uses import or export) in an empty working folder, beside the given files.")),
 		tool("run_shell", "shell", "Runs a Bash script in a fresh sandbox without network and returns what it prints, and the files that it leaves in /home/output.",
 			"The script. It runs as main.sh in an empty working folder, beside the given files."),
 		sessionTool(),
@@ -27,6 +28,22 @@ func Tools(images sallyport.Images) []sallyport.Tool {
 		}
 	}
 	return all
+}
+
+// withTools adds the argument that names what the program may call.
+func withTools(t sallyport.Tool) sallyport.Tool {
+	var s schema
+	if err := json.Unmarshal(t.InputSchema, &s); err != nil {
+		panic(err) // our own
+	}
+	s["properties"].(map[string]any)["tools"] = schema{
+		"type": "array", "minItems": 1, "maxItems": 64, "uniqueItems": true, "items": schema{"type": "string", "pattern": `^[A-Za-z0-9_-]{0,64}\*?$`, "minLength": 1, "maxLength": 65},
+		"description": "Names of tools that the program may call, such as [\"memory__*\"]. It then runs as main.mjs: await tools.SERVER.TOOL({...}) returns the structured content, or the text, and throws where the call fails. " +
+			"console.log(tools.$list()) prints what there is, tools.$describe(\"memory__*\") the TypeScript declarations. Each call is judged by itself. " +
+			"If one needs a human, the program ends with approval_pending; run it again with the same idempotency key, and what was done is not done again.",
+	}
+	t.InputSchema = marshal(s)
+	return t
 }
 
 // withImages adds the argument that chooses an image.
@@ -91,7 +108,7 @@ func OutputSchema() json.RawMessage {
 			"tier":              text,
 			"sandbox_id":        text,
 			"truncated":         schema{"type": "boolean"},
-			"killed_by":         schema{"type": "string", "enum": []string{"memory", "timeout"}},
+			"killed_by":         schema{"type": "string", "enum": []string{"memory", "timeout", "caller"}, "description": "caller: the gateway ended a script; code says why."},
 			"limits_hit":        schema{"type": "array", "items": schema{"type": "string", "enum": []string{"processes", "disk", "output"}}},
 			"peak_memory_bytes": schema{"type": "integer", "minimum": 0},
 			"session":           text,
@@ -109,6 +126,16 @@ func OutputSchema() json.RawMessage {
 					"count": schema{"type": "integer", "minimum": 1}, "bytes": schema{"type": "integer", "minimum": 0},
 				},
 			}},
+			"calls": schema{"type": "array", "description": "What a script called, in order.", "items": schema{
+				"type": "object", "required": []string{"n", "tool"}, "properties": schema{
+					"n": schema{"type": "integer", "minimum": 1}, "tool": text, "call_id": text, "code": text, "ticket": text,
+					"replay": schema{"type": "boolean", "description": "An earlier run did it."}, "is_error": schema{"type": "boolean"},
+				},
+			}},
+			"code":          schema{"type": "string", "description": "Why a script had to end, such as approval_pending."},
+			"message":       text,
+			"hint":          text,
+			"ticket":        text,
 			"receipt":       schema{"type": "object", "description": "How the run was really held, read back from its sandbox: image, limits, egress rules, versions, exit reason."},
 			"egress_denied": schema{"type": "array", "items": text, "description": "What a rule, not the network, kept the program from reaching."},
 		},

@@ -35,6 +35,7 @@ const (
 
 	// What one sandbox may do with its grant.
 	grantBytes  = 256 << 20
+	grantRate   = 32 << 20 // a second; 2,048 attempts
 	grantConns  = 64
 	serverBytes = 64 << 30 // where the grant outlives every run: it is a server's
 )
@@ -49,19 +50,22 @@ type brokerProcess struct {
 	end    func()
 }
 
+// Authority implements gvisor.Broker.
+func (b *brokerProcess) Authority(within time.Duration) (gvisor.Authority, error) {
+	ca, err := egress.NewAuthority(time.Now(), within)
+	return gvisor.Authority(ca), err
+}
+
 // Open implements gvisor.Broker.
-func (b *brokerProcess) Open(id string, w gvisor.Way, within time.Duration, l *net.UnixListener) (ca []byte, end func() gvisor.Passed, err error) {
+func (b *brokerProcess) Open(id string, w gvisor.Way, ca gvisor.Authority, within time.Duration, l *net.UnixListener) (end func() gvisor.Passed, err error) {
 	defer l.Close() // the broker has its own
-	g, err := grantOf(id, w, within)
+	g, err := grantOf(id, w, ca, within)
 	if err != nil {
-		return nil, nil, err
-	}
-	if g.CA != nil {
-		ca = g.CA.Cert
+		return nil, err
 	}
 	socket, err := l.File()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer socket.Close()
 	b.mu.Lock()
@@ -72,9 +76,9 @@ func (b *brokerProcess) Open(id string, w gvisor.Way, within time.Duration, l *n
 		account, err = b.open(g, socket)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("the egress broker: %w", err)
+		return nil, fmt.Errorf("the egress broker: %w", err)
 	}
-	return ca, func() gvisor.Passed { return told(account()) }, nil
+	return func() gvisor.Passed { return told(account()) }, nil
 }
 
 // Tell implements gvisor.Teller. What a broker that is gone saw is lost; the end
@@ -93,10 +97,10 @@ func (b *brokerProcess) Tell(id string) []sallyport.Connection {
 	return a.Connections
 }
 
-// grantOf checks a way and makes a grant of it. An authority exists only where
-// secrets are to go into HTTPS requests.
-func grantOf(id string, w gvisor.Way, within time.Duration) (egress.Grant, error) {
-	g := egress.Grant{ID: id, Rules: w.Reach, Bytes: grantBytes, Conns: grantConns, For: within}
+// grantOf checks a way and makes a grant of it. The authority goes with it only
+// where secrets are to go into HTTPS requests.
+func grantOf(id string, w gvisor.Way, ca gvisor.Authority, within time.Duration) (egress.Grant, error) {
+	g := egress.Grant{ID: id, Rules: w.Reach, Bytes: grantBytes, Rate: grantRate, Conns: grantConns, For: within}
 	if within > 2*sandboxd.MaxTimeout {
 		g.Bytes = serverBytes
 	}
@@ -109,12 +113,10 @@ func grantOf(id string, w gvisor.Way, within time.Duration) (egress.Grant, error
 			Hint: "an operator corrects egress and secrets in the tool's manifest, or the secret itself with `sallyport secrets set`", Err: sallyport.ErrNotExecuted,
 		}
 	}
-	if len(g.Inject) == 0 {
-		return g, nil
+	if own := egress.Authority(ca); len(g.Inject) > 0 {
+		g.CA = &own
 	}
-	ca, err := egress.NewAuthority(time.Now(), within)
-	g.CA = &ca
-	return g, err
+	return g, nil
 }
 
 // Preconditions: b.mu is held.

@@ -1136,6 +1136,7 @@ type RunEvent struct {
 	//	*RunEvent_Stdout
 	//	*RunEvent_Stderr
 	//	*RunEvent_Done
+	//	*RunEvent_Heard
 	Message       isRunEvent_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1205,6 +1206,15 @@ func (x *RunEvent) GetDone() *RunReply {
 	return nil
 }
 
+func (x *RunEvent) GetHeard() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*RunEvent_Heard); ok {
+			return x.Heard
+		}
+	}
+	return nil
+}
+
 type isRunEvent_Message interface {
 	isRunEvent_Message()
 }
@@ -1221,11 +1231,115 @@ type RunEvent_Done struct {
 	Done *RunReply `protobuf:"bytes,3,opt,name=done,proto3,oneof"`
 }
 
+type RunEvent_Heard struct {
+	Heard []byte `protobuf:"bytes,4,opt,name=heard,proto3,oneof"` // of Converse: what the program says, cut anywhere
+}
+
 func (*RunEvent_Stdout) isRunEvent_Message() {}
 
 func (*RunEvent_Stderr) isRunEvent_Message() {}
 
 func (*RunEvent_Done) isRunEvent_Message() {}
+
+func (*RunEvent_Heard) isRunEvent_Message() {}
+
+type ConverseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*ConverseRequest_Run
+	//	*ConverseRequest_Said
+	//	*ConverseRequest_Stop
+	Message       isConverseRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConverseRequest) Reset() {
+	*x = ConverseRequest{}
+	mi := &file_sandbox_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConverseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConverseRequest) ProtoMessage() {}
+
+func (x *ConverseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConverseRequest.ProtoReflect.Descriptor instead.
+func (*ConverseRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ConverseRequest) GetMessage() isConverseRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *ConverseRequest) GetRun() *RunRequest {
+	if x != nil {
+		if x, ok := x.Message.(*ConverseRequest_Run); ok {
+			return x.Run
+		}
+	}
+	return nil
+}
+
+func (x *ConverseRequest) GetSaid() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*ConverseRequest_Said); ok {
+			return x.Said
+		}
+	}
+	return nil
+}
+
+func (x *ConverseRequest) GetStop() bool {
+	if x != nil {
+		if x, ok := x.Message.(*ConverseRequest_Stop); ok {
+			return x.Stop
+		}
+	}
+	return false
+}
+
+type isConverseRequest_Message interface {
+	isConverseRequest_Message()
+}
+
+type ConverseRequest_Run struct {
+	Run *RunRequest `protobuf:"bytes,1,opt,name=run,proto3,oneof"`
+}
+
+type ConverseRequest_Said struct {
+	Said []byte `protobuf:"bytes,2,opt,name=said,proto3,oneof"` // to the program
+}
+
+type ConverseRequest_Stop struct {
+	Stop bool `protobuf:"varint,3,opt,name=stop,proto3,oneof"` // end the program, and tell how far it came
+}
+
+func (*ConverseRequest_Run) isConverseRequest_Message() {}
+
+func (*ConverseRequest_Said) isConverseRequest_Message() {}
+
+func (*ConverseRequest_Stop) isConverseRequest_Message() {}
 
 type AttendRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1235,7 +1349,7 @@ type AttendRequest struct {
 
 func (x *AttendRequest) Reset() {
 	*x = AttendRequest{}
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1361,7 @@ func (x *AttendRequest) String() string {
 func (*AttendRequest) ProtoMessage() {}
 
 func (x *AttendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1374,7 @@ func (x *AttendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
 func (*AttendRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 type AttendReply struct {
@@ -1271,7 +1385,7 @@ type AttendReply struct {
 
 func (x *AttendReply) Reset() {
 	*x = AttendReply{}
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1397,7 @@ func (x *AttendReply) String() string {
 func (*AttendReply) ProtoMessage() {}
 
 func (x *AttendReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1410,7 @@ func (x *AttendReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendReply.ProtoReflect.Descriptor instead.
 func (*AttendReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 type SessionsRequest struct {
@@ -1308,7 +1422,7 @@ type SessionsRequest struct {
 
 func (x *SessionsRequest) Reset() {
 	*x = SessionsRequest{}
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1434,7 @@ func (x *SessionsRequest) String() string {
 func (*SessionsRequest) ProtoMessage() {}
 
 func (x *SessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1447,7 @@ func (x *SessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsRequest.ProtoReflect.Descriptor instead.
 func (*SessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SessionsRequest) GetOwner() string {
@@ -1352,7 +1466,7 @@ type SessionsReply struct {
 
 func (x *SessionsReply) Reset() {
 	*x = SessionsReply{}
-	mi := &file_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1478,7 @@ func (x *SessionsReply) String() string {
 func (*SessionsReply) ProtoMessage() {}
 
 func (x *SessionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1491,7 @@ func (x *SessionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsReply.ProtoReflect.Descriptor instead.
 func (*SessionsReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SessionsReply) GetSessions() []*Session {
@@ -1401,7 +1515,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1527,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1540,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Session) GetName() string {
@@ -1479,7 +1593,7 @@ type EndSessionReply struct {
 
 func (x *EndSessionReply) Reset() {
 	*x = EndSessionReply{}
-	mi := &file_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1605,7 @@ func (x *EndSessionReply) String() string {
 func (*EndSessionReply) ProtoMessage() {}
 
 func (x *EndSessionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1618,7 @@ func (x *EndSessionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionReply.ProtoReflect.Descriptor instead.
 func (*EndSessionReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 type JobRequest struct {
@@ -1518,7 +1632,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1644,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1657,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobRequest) GetSession() *SessionRef {
@@ -1581,7 +1695,7 @@ type JobReply struct {
 
 func (x *JobReply) Reset() {
 	*x = JobReply{}
-	mi := &file_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1707,7 @@ func (x *JobReply) String() string {
 func (*JobReply) ProtoMessage() {}
 
 func (x *JobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1720,7 @@ func (x *JobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobReply.ProtoReflect.Descriptor instead.
 func (*JobReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobReply) GetOutput() []byte {
@@ -1664,7 +1778,7 @@ type PutFileRequest struct {
 
 func (x *PutFileRequest) Reset() {
 	*x = PutFileRequest{}
-	mi := &file_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1790,7 @@ func (x *PutFileRequest) String() string {
 func (*PutFileRequest) ProtoMessage() {}
 
 func (x *PutFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1803,7 @@ func (x *PutFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileRequest.ProtoReflect.Descriptor instead.
 func (*PutFileRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PutFileRequest) GetMessage() isPutFileRequest_Message {
@@ -1744,7 +1858,7 @@ type PutFileStart struct {
 
 func (x *PutFileStart) Reset() {
 	*x = PutFileStart{}
-	mi := &file_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1870,7 @@ func (x *PutFileStart) String() string {
 func (*PutFileStart) ProtoMessage() {}
 
 func (x *PutFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1883,7 @@ func (x *PutFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileStart.ProtoReflect.Descriptor instead.
 func (*PutFileStart) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PutFileStart) GetSession() *SessionRef {
@@ -1802,7 +1916,7 @@ type PutFileReply struct {
 
 func (x *PutFileReply) Reset() {
 	*x = PutFileReply{}
-	mi := &file_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1928,7 @@ func (x *PutFileReply) String() string {
 func (*PutFileReply) ProtoMessage() {}
 
 func (x *PutFileReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1941,7 @@ func (x *PutFileReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileReply.ProtoReflect.Descriptor instead.
 func (*PutFileReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PutFileReply) GetSize() int64 {
@@ -1849,7 +1963,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1975,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1988,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetFileRequest) GetSession() *SessionRef {
@@ -1918,7 +2032,7 @@ type GetFileReply struct {
 
 func (x *GetFileReply) Reset() {
 	*x = GetFileReply{}
-	mi := &file_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1930,7 +2044,7 @@ func (x *GetFileReply) String() string {
 func (*GetFileReply) ProtoMessage() {}
 
 func (x *GetFileReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1943,7 +2057,7 @@ func (x *GetFileReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileReply.ProtoReflect.Descriptor instead.
 func (*GetFileReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetFileReply) GetMessage() isGetFileReply_Message {
@@ -1997,7 +2111,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2123,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2136,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListFilesRequest) GetSession() *SessionRef {
@@ -2049,7 +2163,7 @@ type ListFilesReply struct {
 
 func (x *ListFilesReply) Reset() {
 	*x = ListFilesReply{}
-	mi := &file_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2175,7 @@ func (x *ListFilesReply) String() string {
 func (*ListFilesReply) ProtoMessage() {}
 
 func (x *ListFilesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2188,7 @@ func (x *ListFilesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesReply.ProtoReflect.Descriptor instead.
 func (*ListFilesReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListFilesReply) GetEntries() []*FileEntry {
@@ -2103,7 +2217,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2115,7 +2229,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2128,7 +2242,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FileEntry) GetName() []byte {
@@ -2167,7 +2281,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2293,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2306,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 type ListReply struct {
@@ -2206,7 +2320,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2332,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2345,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListReply) GetSandboxes() []*Sandbox {
@@ -2271,7 +2385,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2397,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2410,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Held) GetKept() int32 {
@@ -2361,7 +2475,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2487,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2500,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Sandbox) GetId() string {
@@ -2433,7 +2547,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2559,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2572,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *KillRequest) GetSandboxId() string {
@@ -2477,7 +2591,7 @@ type KillReply struct {
 
 func (x *KillReply) Reset() {
 	*x = KillReply{}
-	mi := &file_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2603,7 @@ func (x *KillReply) String() string {
 func (*KillReply) ProtoMessage() {}
 
 func (x *KillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2616,7 @@ func (x *KillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillReply.ProtoReflect.Descriptor instead.
 func (*KillReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *KillReply) GetExisted() bool {
@@ -2527,7 +2641,7 @@ type ServeRequest struct {
 
 func (x *ServeRequest) Reset() {
 	*x = ServeRequest{}
-	mi := &file_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2653,7 @@ func (x *ServeRequest) String() string {
 func (*ServeRequest) ProtoMessage() {}
 
 func (x *ServeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2666,7 @@ func (x *ServeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeRequest.ProtoReflect.Descriptor instead.
 func (*ServeRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ServeRequest) GetMessage() isServeRequest_Message {
@@ -2644,7 +2758,7 @@ type ServeStart struct {
 
 func (x *ServeStart) Reset() {
 	*x = ServeStart{}
-	mi := &file_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2656,7 +2770,7 @@ func (x *ServeStart) String() string {
 func (*ServeStart) ProtoMessage() {}
 
 func (x *ServeStart) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +2783,7 @@ func (x *ServeStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeStart.ProtoReflect.Descriptor instead.
 func (*ServeStart) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ServeStart) GetName() string {
@@ -2746,7 +2860,7 @@ type Root struct {
 
 func (x *Root) Reset() {
 	*x = Root{}
-	mi := &file_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +2872,7 @@ func (x *Root) String() string {
 func (*Root) ProtoMessage() {}
 
 func (x *Root) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +2885,7 @@ func (x *Root) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Root.ProtoReflect.Descriptor instead.
 func (*Root) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Root) GetPath() string {
@@ -2799,7 +2913,7 @@ type InstallReply struct {
 
 func (x *InstallReply) Reset() {
 	*x = InstallReply{}
-	mi := &file_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +2925,7 @@ func (x *InstallReply) String() string {
 func (*InstallReply) ProtoMessage() {}
 
 func (x *InstallReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +2938,7 @@ func (x *InstallReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallReply.ProtoReflect.Descriptor instead.
 func (*InstallReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *InstallReply) GetPackage() string {
@@ -2864,7 +2978,7 @@ type ServeReply struct {
 
 func (x *ServeReply) Reset() {
 	*x = ServeReply{}
-	mi := &file_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +2990,7 @@ func (x *ServeReply) String() string {
 func (*ServeReply) ProtoMessage() {}
 
 func (x *ServeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3003,7 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ServeReply) GetMessage() isServeReply_Message {
@@ -2990,7 +3104,7 @@ type ServeNews struct {
 
 func (x *ServeNews) Reset() {
 	*x = ServeNews{}
-	mi := &file_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3116,7 @@ func (x *ServeNews) String() string {
 func (*ServeNews) ProtoMessage() {}
 
 func (x *ServeNews) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3129,7 @@ func (x *ServeNews) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeNews.ProtoReflect.Descriptor instead.
 func (*ServeNews) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ServeNews) GetAttempts() []*Attempt {
@@ -3046,7 +3160,7 @@ type ServeExit struct {
 
 func (x *ServeExit) Reset() {
 	*x = ServeExit{}
-	mi := &file_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3058,7 +3172,7 @@ func (x *ServeExit) String() string {
 func (*ServeExit) ProtoMessage() {}
 
 func (x *ServeExit) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3071,7 +3185,7 @@ func (x *ServeExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeExit.ProtoReflect.Descriptor instead.
 func (*ServeExit) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ServeExit) GetCode() int32 {
@@ -3211,11 +3325,17 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x0eread_only_root\x18\f \x01(\bR\freadOnlyRoot\x12 \n" +
 	"\fno_new_privs\x18\r \x01(\bR\n" +
 	"noNewPrivs\x12)\n" +
-	"\x10has_capabilities\x18\x0e \x01(\bR\x0fhasCapabilities\"\x80\x01\n" +
+	"\x10has_capabilities\x18\x0e \x01(\bR\x0fhasCapabilities\"\x98\x01\n" +
 	"\bRunEvent\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x125\n" +
-	"\x04done\x18\x03 \x01(\v2\x1f.sallyport.sandboxd.v1.RunReplyH\x00R\x04doneB\t\n" +
+	"\x04done\x18\x03 \x01(\v2\x1f.sallyport.sandboxd.v1.RunReplyH\x00R\x04done\x12\x16\n" +
+	"\x05heard\x18\x04 \x01(\fH\x00R\x05heardB\t\n" +
+	"\amessage\"\x7f\n" +
+	"\x0fConverseRequest\x125\n" +
+	"\x03run\x18\x01 \x01(\v2!.sallyport.sandboxd.v1.RunRequestH\x00R\x03run\x12\x14\n" +
+	"\x04said\x18\x02 \x01(\fH\x00R\x04said\x12\x14\n" +
+	"\x04stop\x18\x03 \x01(\bH\x00R\x04stopB\t\n" +
 	"\amessage\"\x0f\n" +
 	"\rAttendRequest\"\r\n" +
 	"\vAttendReply\"'\n" +
@@ -3348,11 +3468,12 @@ const file_sandbox_proto_rawDesc = "" +
 	"\tIsolation\x12\x19\n" +
 	"\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ISOLATION_GVISOR\x10\x01\x12\x11\n" +
-	"\rISOLATION_UID\x10\x022\x9e\t\n" +
+	"\rISOLATION_UID\x10\x022\xf7\t\n" +
 	"\tSandboxes\x12O\n" +
 	"\x05Probe\x12#.sallyport.sandboxd.v1.ProbeRequest\x1a!.sallyport.sandboxd.v1.ProbeReply\x12I\n" +
 	"\x03Run\x12!.sallyport.sandboxd.v1.RunRequest\x1a\x1f.sallyport.sandboxd.v1.RunReply\x12N\n" +
-	"\x06Follow\x12!.sallyport.sandboxd.v1.RunRequest\x1a\x1f.sallyport.sandboxd.v1.RunEvent0\x01\x12X\n" +
+	"\x06Follow\x12!.sallyport.sandboxd.v1.RunRequest\x1a\x1f.sallyport.sandboxd.v1.RunEvent0\x01\x12W\n" +
+	"\bConverse\x12&.sallyport.sandboxd.v1.ConverseRequest\x1a\x1f.sallyport.sandboxd.v1.RunEvent(\x010\x01\x12X\n" +
 	"\bSessions\x12&.sallyport.sandboxd.v1.SessionsRequest\x1a$.sallyport.sandboxd.v1.SessionsReply\x12W\n" +
 	"\n" +
 	"EndSession\x12!.sallyport.sandboxd.v1.SessionRef\x1a&.sallyport.sandboxd.v1.EndSessionReply\x12I\n" +
@@ -3379,7 +3500,7 @@ func file_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_sandbox_proto_goTypes = []any{
 	(Isolation)(0),           // 0: sallyport.sandboxd.v1.Isolation
 	(*Refusal)(nil),          // 1: sallyport.sandboxd.v1.Refusal
@@ -3395,35 +3516,36 @@ var file_sandbox_proto_goTypes = []any{
 	(*RunReply)(nil),         // 11: sallyport.sandboxd.v1.RunReply
 	(*Receipt)(nil),          // 12: sallyport.sandboxd.v1.Receipt
 	(*RunEvent)(nil),         // 13: sallyport.sandboxd.v1.RunEvent
-	(*AttendRequest)(nil),    // 14: sallyport.sandboxd.v1.AttendRequest
-	(*AttendReply)(nil),      // 15: sallyport.sandboxd.v1.AttendReply
-	(*SessionsRequest)(nil),  // 16: sallyport.sandboxd.v1.SessionsRequest
-	(*SessionsReply)(nil),    // 17: sallyport.sandboxd.v1.SessionsReply
-	(*Session)(nil),          // 18: sallyport.sandboxd.v1.Session
-	(*EndSessionReply)(nil),  // 19: sallyport.sandboxd.v1.EndSessionReply
-	(*JobRequest)(nil),       // 20: sallyport.sandboxd.v1.JobRequest
-	(*JobReply)(nil),         // 21: sallyport.sandboxd.v1.JobReply
-	(*PutFileRequest)(nil),   // 22: sallyport.sandboxd.v1.PutFileRequest
-	(*PutFileStart)(nil),     // 23: sallyport.sandboxd.v1.PutFileStart
-	(*PutFileReply)(nil),     // 24: sallyport.sandboxd.v1.PutFileReply
-	(*GetFileRequest)(nil),   // 25: sallyport.sandboxd.v1.GetFileRequest
-	(*GetFileReply)(nil),     // 26: sallyport.sandboxd.v1.GetFileReply
-	(*ListFilesRequest)(nil), // 27: sallyport.sandboxd.v1.ListFilesRequest
-	(*ListFilesReply)(nil),   // 28: sallyport.sandboxd.v1.ListFilesReply
-	(*FileEntry)(nil),        // 29: sallyport.sandboxd.v1.FileEntry
-	(*ListRequest)(nil),      // 30: sallyport.sandboxd.v1.ListRequest
-	(*ListReply)(nil),        // 31: sallyport.sandboxd.v1.ListReply
-	(*Held)(nil),             // 32: sallyport.sandboxd.v1.Held
-	(*Sandbox)(nil),          // 33: sallyport.sandboxd.v1.Sandbox
-	(*KillRequest)(nil),      // 34: sallyport.sandboxd.v1.KillRequest
-	(*KillReply)(nil),        // 35: sallyport.sandboxd.v1.KillReply
-	(*ServeRequest)(nil),     // 36: sallyport.sandboxd.v1.ServeRequest
-	(*ServeStart)(nil),       // 37: sallyport.sandboxd.v1.ServeStart
-	(*Root)(nil),             // 38: sallyport.sandboxd.v1.Root
-	(*InstallReply)(nil),     // 39: sallyport.sandboxd.v1.InstallReply
-	(*ServeReply)(nil),       // 40: sallyport.sandboxd.v1.ServeReply
-	(*ServeNews)(nil),        // 41: sallyport.sandboxd.v1.ServeNews
-	(*ServeExit)(nil),        // 42: sallyport.sandboxd.v1.ServeExit
+	(*ConverseRequest)(nil),  // 14: sallyport.sandboxd.v1.ConverseRequest
+	(*AttendRequest)(nil),    // 15: sallyport.sandboxd.v1.AttendRequest
+	(*AttendReply)(nil),      // 16: sallyport.sandboxd.v1.AttendReply
+	(*SessionsRequest)(nil),  // 17: sallyport.sandboxd.v1.SessionsRequest
+	(*SessionsReply)(nil),    // 18: sallyport.sandboxd.v1.SessionsReply
+	(*Session)(nil),          // 19: sallyport.sandboxd.v1.Session
+	(*EndSessionReply)(nil),  // 20: sallyport.sandboxd.v1.EndSessionReply
+	(*JobRequest)(nil),       // 21: sallyport.sandboxd.v1.JobRequest
+	(*JobReply)(nil),         // 22: sallyport.sandboxd.v1.JobReply
+	(*PutFileRequest)(nil),   // 23: sallyport.sandboxd.v1.PutFileRequest
+	(*PutFileStart)(nil),     // 24: sallyport.sandboxd.v1.PutFileStart
+	(*PutFileReply)(nil),     // 25: sallyport.sandboxd.v1.PutFileReply
+	(*GetFileRequest)(nil),   // 26: sallyport.sandboxd.v1.GetFileRequest
+	(*GetFileReply)(nil),     // 27: sallyport.sandboxd.v1.GetFileReply
+	(*ListFilesRequest)(nil), // 28: sallyport.sandboxd.v1.ListFilesRequest
+	(*ListFilesReply)(nil),   // 29: sallyport.sandboxd.v1.ListFilesReply
+	(*FileEntry)(nil),        // 30: sallyport.sandboxd.v1.FileEntry
+	(*ListRequest)(nil),      // 31: sallyport.sandboxd.v1.ListRequest
+	(*ListReply)(nil),        // 32: sallyport.sandboxd.v1.ListReply
+	(*Held)(nil),             // 33: sallyport.sandboxd.v1.Held
+	(*Sandbox)(nil),          // 34: sallyport.sandboxd.v1.Sandbox
+	(*KillRequest)(nil),      // 35: sallyport.sandboxd.v1.KillRequest
+	(*KillReply)(nil),        // 36: sallyport.sandboxd.v1.KillReply
+	(*ServeRequest)(nil),     // 37: sallyport.sandboxd.v1.ServeRequest
+	(*ServeStart)(nil),       // 38: sallyport.sandboxd.v1.ServeStart
+	(*Root)(nil),             // 39: sallyport.sandboxd.v1.Root
+	(*InstallReply)(nil),     // 40: sallyport.sandboxd.v1.InstallReply
+	(*ServeReply)(nil),       // 41: sallyport.sandboxd.v1.ServeReply
+	(*ServeNews)(nil),        // 42: sallyport.sandboxd.v1.ServeNews
+	(*ServeExit)(nil),        // 43: sallyport.sandboxd.v1.ServeExit
 }
 var file_sandbox_proto_depIdxs = []int32{
 	5,  // 0: sallyport.sandboxd.v1.RunRequest.files:type_name -> sallyport.sandboxd.v1.File
@@ -3436,56 +3558,59 @@ var file_sandbox_proto_depIdxs = []int32{
 	5,  // 7: sallyport.sandboxd.v1.RunReply.artifacts:type_name -> sallyport.sandboxd.v1.File
 	4,  // 8: sallyport.sandboxd.v1.Receipt.limits:type_name -> sallyport.sandboxd.v1.Limits
 	11, // 9: sallyport.sandboxd.v1.RunEvent.done:type_name -> sallyport.sandboxd.v1.RunReply
-	18, // 10: sallyport.sandboxd.v1.SessionsReply.sessions:type_name -> sallyport.sandboxd.v1.Session
-	7,  // 11: sallyport.sandboxd.v1.JobRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	23, // 12: sallyport.sandboxd.v1.PutFileRequest.start:type_name -> sallyport.sandboxd.v1.PutFileStart
-	7,  // 13: sallyport.sandboxd.v1.PutFileStart.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	7,  // 14: sallyport.sandboxd.v1.GetFileRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	7,  // 15: sallyport.sandboxd.v1.ListFilesRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	29, // 16: sallyport.sandboxd.v1.ListFilesReply.entries:type_name -> sallyport.sandboxd.v1.FileEntry
-	33, // 17: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
-	32, // 18: sallyport.sandboxd.v1.ListReply.sessions:type_name -> sallyport.sandboxd.v1.Held
-	37, // 19: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
-	0,  // 20: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
-	4,  // 21: sallyport.sandboxd.v1.ServeStart.limits:type_name -> sallyport.sandboxd.v1.Limits
-	9,  // 22: sallyport.sandboxd.v1.ServeStart.inject:type_name -> sallyport.sandboxd.v1.Injection
-	38, // 23: sallyport.sandboxd.v1.ServeStart.roots:type_name -> sallyport.sandboxd.v1.Root
-	42, // 24: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
-	41, // 25: sallyport.sandboxd.v1.ServeReply.news:type_name -> sallyport.sandboxd.v1.ServeNews
-	10, // 26: sallyport.sandboxd.v1.ServeNews.attempts:type_name -> sallyport.sandboxd.v1.Attempt
-	2,  // 27: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
-	6,  // 28: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
-	6,  // 29: sallyport.sandboxd.v1.Sandboxes.Follow:input_type -> sallyport.sandboxd.v1.RunRequest
-	16, // 30: sallyport.sandboxd.v1.Sandboxes.Sessions:input_type -> sallyport.sandboxd.v1.SessionsRequest
-	7,  // 31: sallyport.sandboxd.v1.Sandboxes.EndSession:input_type -> sallyport.sandboxd.v1.SessionRef
-	20, // 32: sallyport.sandboxd.v1.Sandboxes.Job:input_type -> sallyport.sandboxd.v1.JobRequest
-	22, // 33: sallyport.sandboxd.v1.Sandboxes.PutFile:input_type -> sallyport.sandboxd.v1.PutFileRequest
-	25, // 34: sallyport.sandboxd.v1.Sandboxes.GetFile:input_type -> sallyport.sandboxd.v1.GetFileRequest
-	27, // 35: sallyport.sandboxd.v1.Sandboxes.ListFiles:input_type -> sallyport.sandboxd.v1.ListFilesRequest
-	30, // 36: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
-	34, // 37: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
-	36, // 38: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
-	14, // 39: sallyport.sandboxd.v1.Sandboxes.Attend:input_type -> sallyport.sandboxd.v1.AttendRequest
-	37, // 40: sallyport.sandboxd.v1.Sandboxes.Install:input_type -> sallyport.sandboxd.v1.ServeStart
-	3,  // 41: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
-	11, // 42: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
-	13, // 43: sallyport.sandboxd.v1.Sandboxes.Follow:output_type -> sallyport.sandboxd.v1.RunEvent
-	17, // 44: sallyport.sandboxd.v1.Sandboxes.Sessions:output_type -> sallyport.sandboxd.v1.SessionsReply
-	19, // 45: sallyport.sandboxd.v1.Sandboxes.EndSession:output_type -> sallyport.sandboxd.v1.EndSessionReply
-	21, // 46: sallyport.sandboxd.v1.Sandboxes.Job:output_type -> sallyport.sandboxd.v1.JobReply
-	24, // 47: sallyport.sandboxd.v1.Sandboxes.PutFile:output_type -> sallyport.sandboxd.v1.PutFileReply
-	26, // 48: sallyport.sandboxd.v1.Sandboxes.GetFile:output_type -> sallyport.sandboxd.v1.GetFileReply
-	28, // 49: sallyport.sandboxd.v1.Sandboxes.ListFiles:output_type -> sallyport.sandboxd.v1.ListFilesReply
-	31, // 50: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
-	35, // 51: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
-	40, // 52: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
-	15, // 53: sallyport.sandboxd.v1.Sandboxes.Attend:output_type -> sallyport.sandboxd.v1.AttendReply
-	39, // 54: sallyport.sandboxd.v1.Sandboxes.Install:output_type -> sallyport.sandboxd.v1.InstallReply
-	41, // [41:55] is the sub-list for method output_type
-	27, // [27:41] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	6,  // 10: sallyport.sandboxd.v1.ConverseRequest.run:type_name -> sallyport.sandboxd.v1.RunRequest
+	19, // 11: sallyport.sandboxd.v1.SessionsReply.sessions:type_name -> sallyport.sandboxd.v1.Session
+	7,  // 12: sallyport.sandboxd.v1.JobRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	24, // 13: sallyport.sandboxd.v1.PutFileRequest.start:type_name -> sallyport.sandboxd.v1.PutFileStart
+	7,  // 14: sallyport.sandboxd.v1.PutFileStart.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	7,  // 15: sallyport.sandboxd.v1.GetFileRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	7,  // 16: sallyport.sandboxd.v1.ListFilesRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	30, // 17: sallyport.sandboxd.v1.ListFilesReply.entries:type_name -> sallyport.sandboxd.v1.FileEntry
+	34, // 18: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
+	33, // 19: sallyport.sandboxd.v1.ListReply.sessions:type_name -> sallyport.sandboxd.v1.Held
+	38, // 20: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
+	0,  // 21: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
+	4,  // 22: sallyport.sandboxd.v1.ServeStart.limits:type_name -> sallyport.sandboxd.v1.Limits
+	9,  // 23: sallyport.sandboxd.v1.ServeStart.inject:type_name -> sallyport.sandboxd.v1.Injection
+	39, // 24: sallyport.sandboxd.v1.ServeStart.roots:type_name -> sallyport.sandboxd.v1.Root
+	43, // 25: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
+	42, // 26: sallyport.sandboxd.v1.ServeReply.news:type_name -> sallyport.sandboxd.v1.ServeNews
+	10, // 27: sallyport.sandboxd.v1.ServeNews.attempts:type_name -> sallyport.sandboxd.v1.Attempt
+	2,  // 28: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
+	6,  // 29: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
+	6,  // 30: sallyport.sandboxd.v1.Sandboxes.Follow:input_type -> sallyport.sandboxd.v1.RunRequest
+	14, // 31: sallyport.sandboxd.v1.Sandboxes.Converse:input_type -> sallyport.sandboxd.v1.ConverseRequest
+	17, // 32: sallyport.sandboxd.v1.Sandboxes.Sessions:input_type -> sallyport.sandboxd.v1.SessionsRequest
+	7,  // 33: sallyport.sandboxd.v1.Sandboxes.EndSession:input_type -> sallyport.sandboxd.v1.SessionRef
+	21, // 34: sallyport.sandboxd.v1.Sandboxes.Job:input_type -> sallyport.sandboxd.v1.JobRequest
+	23, // 35: sallyport.sandboxd.v1.Sandboxes.PutFile:input_type -> sallyport.sandboxd.v1.PutFileRequest
+	26, // 36: sallyport.sandboxd.v1.Sandboxes.GetFile:input_type -> sallyport.sandboxd.v1.GetFileRequest
+	28, // 37: sallyport.sandboxd.v1.Sandboxes.ListFiles:input_type -> sallyport.sandboxd.v1.ListFilesRequest
+	31, // 38: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
+	35, // 39: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
+	37, // 40: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
+	15, // 41: sallyport.sandboxd.v1.Sandboxes.Attend:input_type -> sallyport.sandboxd.v1.AttendRequest
+	38, // 42: sallyport.sandboxd.v1.Sandboxes.Install:input_type -> sallyport.sandboxd.v1.ServeStart
+	3,  // 43: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
+	11, // 44: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
+	13, // 45: sallyport.sandboxd.v1.Sandboxes.Follow:output_type -> sallyport.sandboxd.v1.RunEvent
+	13, // 46: sallyport.sandboxd.v1.Sandboxes.Converse:output_type -> sallyport.sandboxd.v1.RunEvent
+	18, // 47: sallyport.sandboxd.v1.Sandboxes.Sessions:output_type -> sallyport.sandboxd.v1.SessionsReply
+	20, // 48: sallyport.sandboxd.v1.Sandboxes.EndSession:output_type -> sallyport.sandboxd.v1.EndSessionReply
+	22, // 49: sallyport.sandboxd.v1.Sandboxes.Job:output_type -> sallyport.sandboxd.v1.JobReply
+	25, // 50: sallyport.sandboxd.v1.Sandboxes.PutFile:output_type -> sallyport.sandboxd.v1.PutFileReply
+	27, // 51: sallyport.sandboxd.v1.Sandboxes.GetFile:output_type -> sallyport.sandboxd.v1.GetFileReply
+	29, // 52: sallyport.sandboxd.v1.Sandboxes.ListFiles:output_type -> sallyport.sandboxd.v1.ListFilesReply
+	32, // 53: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
+	36, // 54: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
+	41, // 55: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
+	16, // 56: sallyport.sandboxd.v1.Sandboxes.Attend:output_type -> sallyport.sandboxd.v1.AttendReply
+	40, // 57: sallyport.sandboxd.v1.Sandboxes.Install:output_type -> sallyport.sandboxd.v1.InstallReply
+	43, // [43:58] is the sub-list for method output_type
+	28, // [28:43] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_proto_init() }
@@ -3497,36 +3622,42 @@ func file_sandbox_proto_init() {
 		(*RunEvent_Stdout)(nil),
 		(*RunEvent_Stderr)(nil),
 		(*RunEvent_Done)(nil),
+		(*RunEvent_Heard)(nil),
 	}
-	file_sandbox_proto_msgTypes[21].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[13].OneofWrappers = []any{
+		(*ConverseRequest_Run)(nil),
+		(*ConverseRequest_Said)(nil),
+		(*ConverseRequest_Stop)(nil),
+	}
+	file_sandbox_proto_msgTypes[22].OneofWrappers = []any{
 		(*PutFileRequest_Start)(nil),
 		(*PutFileRequest_Data)(nil),
 	}
-	file_sandbox_proto_msgTypes[25].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[26].OneofWrappers = []any{
 		(*GetFileReply_Data)(nil),
 		(*GetFileReply_Size)(nil),
 	}
-	file_sandbox_proto_msgTypes[35].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[36].OneofWrappers = []any{
 		(*ServeRequest_Start)(nil),
 		(*ServeRequest_Stdin)(nil),
 		(*ServeRequest_CloseStdin)(nil),
 		(*ServeRequest_StopWithinMs)(nil),
 	}
-	file_sandbox_proto_msgTypes[39].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[40].OneofWrappers = []any{
 		(*ServeReply_Started)(nil),
 		(*ServeReply_Stdout)(nil),
 		(*ServeReply_Stderr)(nil),
 		(*ServeReply_Exit)(nil),
 		(*ServeReply_News)(nil),
 	}
-	file_sandbox_proto_msgTypes[41].OneofWrappers = []any{}
+	file_sandbox_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_proto_rawDesc), len(file_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ const (
 	Sandboxes_Probe_FullMethodName      = "/sallyport.sandboxd.v1.Sandboxes/Probe"
 	Sandboxes_Run_FullMethodName        = "/sallyport.sandboxd.v1.Sandboxes/Run"
 	Sandboxes_Follow_FullMethodName     = "/sallyport.sandboxd.v1.Sandboxes/Follow"
+	Sandboxes_Converse_FullMethodName   = "/sallyport.sandboxd.v1.Sandboxes/Converse"
 	Sandboxes_Sessions_FullMethodName   = "/sallyport.sandboxd.v1.Sandboxes/Sessions"
 	Sandboxes_EndSession_FullMethodName = "/sallyport.sandboxd.v1.Sandboxes/EndSession"
 	Sandboxes_Job_FullMethodName        = "/sallyport.sandboxd.v1.Sandboxes/Job"
@@ -50,6 +51,9 @@ type SandboxesClient interface {
 	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (*RunReply, error)
 	// Follow is Run that tells of output as it comes. The last message is done.
 	Follow(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunEvent], error)
+	// Converse is Run for a program that talks with the gateway while it runs. The
+	// first message must be run, which names no session. The last answer is done.
+	Converse(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ConverseRequest, RunEvent], error)
 	// Sessions tells which sessions an owner has.
 	Sessions(ctx context.Context, in *SessionsRequest, opts ...grpc.CallOption) (*SessionsReply, error)
 	// EndSession ends one with all that it holds.
@@ -126,6 +130,19 @@ func (c *sandboxesClient) Follow(ctx context.Context, in *RunRequest, opts ...gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Sandboxes_FollowClient = grpc.ServerStreamingClient[RunEvent]
 
+func (c *sandboxesClient) Converse(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ConverseRequest, RunEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[1], Sandboxes_Converse_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ConverseRequest, RunEvent]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sandboxes_ConverseClient = grpc.BidiStreamingClient[ConverseRequest, RunEvent]
+
 func (c *sandboxesClient) Sessions(ctx context.Context, in *SessionsRequest, opts ...grpc.CallOption) (*SessionsReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SessionsReply)
@@ -158,7 +175,7 @@ func (c *sandboxesClient) Job(ctx context.Context, in *JobRequest, opts ...grpc.
 
 func (c *sandboxesClient) PutFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutFileRequest, PutFileReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[1], Sandboxes_PutFile_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[2], Sandboxes_PutFile_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +188,7 @@ type Sandboxes_PutFileClient = grpc.ClientStreamingClient[PutFileRequest, PutFil
 
 func (c *sandboxesClient) GetFile(ctx context.Context, in *GetFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetFileReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[2], Sandboxes_GetFile_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[3], Sandboxes_GetFile_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +237,7 @@ func (c *sandboxesClient) Kill(ctx context.Context, in *KillRequest, opts ...grp
 
 func (c *sandboxesClient) Serve(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ServeRequest, ServeReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[3], Sandboxes_Serve_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[4], Sandboxes_Serve_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +250,7 @@ type Sandboxes_ServeClient = grpc.BidiStreamingClient[ServeRequest, ServeReply]
 
 func (c *sandboxesClient) Attend(ctx context.Context, in *AttendRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AttendReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[4], Sandboxes_Attend_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Sandboxes_ServiceDesc.Streams[5], Sandboxes_Attend_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -270,6 +287,9 @@ type SandboxesServer interface {
 	Run(context.Context, *RunRequest) (*RunReply, error)
 	// Follow is Run that tells of output as it comes. The last message is done.
 	Follow(*RunRequest, grpc.ServerStreamingServer[RunEvent]) error
+	// Converse is Run for a program that talks with the gateway while it runs. The
+	// first message must be run, which names no session. The last answer is done.
+	Converse(grpc.BidiStreamingServer[ConverseRequest, RunEvent]) error
 	// Sessions tells which sessions an owner has.
 	Sessions(context.Context, *SessionsRequest) (*SessionsReply, error)
 	// EndSession ends one with all that it holds.
@@ -315,6 +335,9 @@ func (UnimplementedSandboxesServer) Run(context.Context, *RunRequest) (*RunReply
 }
 func (UnimplementedSandboxesServer) Follow(*RunRequest, grpc.ServerStreamingServer[RunEvent]) error {
 	return status.Errorf(codes.Unimplemented, "method Follow not implemented")
+}
+func (UnimplementedSandboxesServer) Converse(grpc.BidiStreamingServer[ConverseRequest, RunEvent]) error {
+	return status.Errorf(codes.Unimplemented, "method Converse not implemented")
 }
 func (UnimplementedSandboxesServer) Sessions(context.Context, *SessionsRequest) (*SessionsReply, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Sessions not implemented")
@@ -416,6 +439,13 @@ func _Sandboxes_Follow_Handler(srv interface{}, stream grpc.ServerStream) error 
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Sandboxes_FollowServer = grpc.ServerStreamingServer[RunEvent]
+
+func _Sandboxes_Converse_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(SandboxesServer).Converse(&grpc.GenericServerStream[ConverseRequest, RunEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Sandboxes_ConverseServer = grpc.BidiStreamingServer[ConverseRequest, RunEvent]
 
 func _Sandboxes_Sessions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SessionsRequest)
@@ -628,6 +658,12 @@ var Sandboxes_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "Follow",
 			Handler:       _Sandboxes_Follow_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "Converse",
+			Handler:       _Sandboxes_Converse_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 		{
 			StreamName:    "PutFile",
