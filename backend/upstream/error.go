@@ -3,26 +3,21 @@ package upstream
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/line"
+	"sallyport.dev/sallyport/backend/upstream/link"
+	"sallyport.dev/sallyport/backend/upstream/result"
+	"sallyport.dev/sallyport/backend/upstream/status"
 	"sallyport.dev/sallyport/wire"
+	"sallyport.dev/sallyport/wire/ask"
 )
 
-var (
-	// errGone: the connection is over.
-	errGone = errors.New("the connection is over")
-	// errProbeKilled: the program ended instead of answering server/discover.
-	errProbeKilled = errors.New("it ended when asked server/discover")
-	// errTooLarge: an answer beyond Options.MaxMessage.
-	errTooLarge = errors.New("response_too_large")
-	// errMalformed: an answer that is not what the protocol says.
-	errMalformed = errors.New("malformed answer")
-)
+// errProbeKilled: the program ended instead of answering server/discover.
+var errProbeKilled = errors.New("it ended when asked server/discover")
 
 // brief is an error on one line that is safe to show. Addresses are not.
 func brief(err error) string {
@@ -37,10 +32,11 @@ func brief(err error) string {
 
 // detail is an error for the operator.
 func detail(err error) string {
-	if op, ok := errors.AsType[*net.OpError](err); ok && errors.Is(err, errNoConnection) {
-		return line.Printable(fmt.Sprintf("%v: %v", errNoConnection, op), 1000)
+	if errors.Is(err, errNoConnection) { // wrapped by each who passed it on: the innermost says why
+		text := strings.TrimSuffix(err.Error(), fmt.Sprintf(" (%v)", link.ErrGone))
+		return line.Printable(text[max(0, strings.LastIndex(text, errNoConnection.Error())):], 1000)
 	}
-	if e, ok := errors.AsType[*sallyport.Error](err); ok && !errors.Is(err, errNoConnection) {
+	if e, ok := errors.AsType[*sallyport.Error](err); ok {
 		text := e.Message
 		if e.Hint != "" {
 			text += " (" + e.Hint + ")"
@@ -48,22 +44,6 @@ func detail(err error) string {
 		return line.Printable(text, 1000)
 	}
 	return line.Printable(err.Error(), 1000)
-}
-
-// exited is how a program ended, with its last words.
-func exited(server string, status error, words []string) error {
-	how := "status 0"
-	if status != nil {
-		how = status.Error()
-	}
-	message := fmt.Sprintf("upstream_exited: server %q ended: %s", server, line.Printable(how, 200))
-	if len(words) > 0 {
-		message += "; its last words: " + strings.Join(slices.Compact(words), " | ")
-	}
-	return &sallyport.Error{
-		Code: sallyport.Upstream, Step: sallyport.Execute, Message: message,
-		Hint: outcome.MayHaveActed, Err: errGone,
-	}
 }
 
 // silent is that a server did not greet in time. What a program most often waits
@@ -87,21 +67,24 @@ func (s *server) fail(err error) error {
 	}
 	e := &sallyport.Error{Code: sallyport.Upstream, Step: sallyport.Execute, Err: err}
 	rpc, isRPC := errors.AsType[*wire.Error](err)
-	status, isStatus := errors.AsType[*statusError](err)
+	st, isStatus := errors.AsType[*status.Error](err)
 	switch {
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, link.ErrTooLarge):
 		e.Message = fmt.Sprintf("response_too_large: the answer of server %q is larger than %d bytes", s.Name, s.o.MaxMessage)
 		e.Hint = "ask for less; the call may have taken effect"
 	case isRPC:
 		e.Message = fmt.Sprintf("server %q answered with error %d: %s", s.Name, rpc.Code, rpcText(rpc))
 		e.Hint = "correct the call, or ask the operator of the server"
-		if neverRan(rpc.Code) {
+		if result.NeverRan(rpc.Code) {
 			e.Err = outcome.NotSent(err)
 		}
+		if rpc.Code == wire.CodeMissingCapability {
+			e.Err = outcome.NotSent(&sallyport.MissingAbility{Needs: ask.Abilities(wire.Member(rpc.Data, "requiredCapabilities"))})
+		}
 	case isStatus:
-		e.Message = fmt.Sprintf("server %q answered with HTTP status %d", s.Name, status.code)
-		e.Hint = status.hint()
-		if status.refused() {
+		e.Message = fmt.Sprintf("server %q answered with HTTP status %d", s.Name, st.Code)
+		e.Hint = st.Hint()
+		if st.Refused() {
 			e.Err = outcome.NotSent(err)
 		}
 	default:
@@ -119,15 +102,4 @@ func rpcText(e *wire.Error) string {
 		return "(no message)"
 	}
 	return line.Printable(e.Message, 1000)
-}
-
-// neverRan: codes with which a peer says that it did not even look at the
-// method. Invalid params is not one: a tool may answer so half-way.
-func neverRan(code int) bool {
-	switch code {
-	case wire.CodeParse, wire.CodeInvalidRequest, wire.CodeMethodNotFound,
-		wire.CodeHeaderMismatch, wire.CodeMissingCapability, wire.CodeUnsupportedVersion:
-		return true
-	}
-	return false
 }

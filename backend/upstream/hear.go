@@ -6,11 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
+	"slices"
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/upstream/link"
+	"sallyport.dev/sallyport/backend/upstream/pace"
+	"sallyport.dev/sallyport/backend/upstream/result"
+	"sallyport.dev/sallyport/backend/upstream/status"
+	"sallyport.dev/sallyport/pause"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -18,14 +25,19 @@ import (
 func (s *server) heard(m wire.Message) {
 	switch m.Method {
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
-		select {
-		case s.rumour <- struct{}{}:
-		default:
-		}
+		s.rumoured()
 	case "notifications/resources/updated":
 		if uri, ok := wire.String(wire.Member(m.Params, "uri")); ok && s.follows.Has(uri) {
 			s.o.OnUpdate(s.Name, uri)
 		}
+	}
+}
+
+// rumoured has the server listed soon.
+func (s *server) rumoured() {
+	select {
+	case s.rumour <- struct{}{}:
+	default:
 	}
 }
 
@@ -63,10 +75,25 @@ func (se *session) subscribe(ctx context.Context, method, address string) error 
 	return err
 }
 
+// follower drops one follow of a resource from the connection that has it.
+func (s *server) follower(address string) *server {
+	if s == nil {
+		return nil
+	}
+	s.owns.mu.Lock()
+	all := append(slices.Collect(maps.Values(s.owns.all)), s)
+	s.owns.mu.Unlock()
+	i := slices.IndexFunc(all, func(s *server) bool { return s.follows.Has(address) })
+	if i < 0 || !all[i].follows.Drop(address) {
+		return nil
+	}
+	return all[i]
+}
+
 // Unfollow ends one follow of a resource.
 func (b *Backend) Unfollow(name, address string) {
-	s := b.server(name)
-	if s == nil || !s.follows.Drop(address) {
+	s := b.server(name).follower(address)
+	if s == nil {
 		return
 	}
 	s.mu.Lock()
@@ -89,8 +116,10 @@ func (s *server) hearken(ctx context.Context, se *session) {
 	case se.era == eraModern:
 		s.retryListening(ctx, se.listen)
 		return
-	case web != nil && se.tellsChanges():
-		go s.subscribeAgain(ctx, se)
+	case web != nil && (se.tellsChanges() || web.id.Load() != nil): // on that stream it may ask, too
+		if !s.mute {
+			go s.subscribeAgain(ctx, se)
+		}
 		s.retryListening(ctx, web.hear)
 	default:
 		s.subscribeAgain(ctx, se)
@@ -116,7 +145,7 @@ func (s *server) subscribeAgain(ctx context.Context, se *session) {
 var errNoStream = errors.New("there is no stream")
 
 // retryListening listens again whenever a stream ends, with back-off where it
-// ended soon.
+// ended soon. What the server said meanwhile nobody heard, so it is listed again.
 func (s *server) retryListening(ctx context.Context, listen func(context.Context) error) {
 	for failures := 0; ctx.Err() == nil; {
 		begun := time.Now()
@@ -124,11 +153,18 @@ func (s *server) retryListening(ctx context.Context, listen func(context.Context
 		switch {
 		case errors.Is(err, errNoStream) || ctx.Err() != nil:
 			return
-		case err == nil || time.Since(begun) > stable:
+		case err == nil:
+			failures = 0
+			continue
+		case time.Since(begun) > s.o.Settle && !s.mute:
+			s.rumoured()
+		}
+		switch {
+		case time.Since(begun) > stable:
 			failures = 0
 		default:
 			failures++
-			if !pause(ctx, backOff(time.Second, failures)) {
+			if !pause.For(ctx, pace.Before(failures, time.Second, maxBackOff)) {
 				return
 			}
 		}
@@ -180,7 +216,10 @@ func (se *session) listen(ctx context.Context) error {
 	default:
 	}
 	if err == nil && m.Error != nil {
-		err = errNoStream // it does not know the method, or does not want this
+		err = m.Error
+		if result.NeverRan(m.Error.Code) || m.Error.Code == wire.CodeInvalidParams {
+			err = errNoStream // it does not know the method, or does not want this
+		}
 	}
 	if err == nil {
 		err = io.EOF // it ended the stream
@@ -188,25 +227,63 @@ func (se *session) listen(ctx context.Context) error {
 	return err
 }
 
-// hear reads the standing stream of a legacy session.
+// earTime is how long the first call of a session waits for the standing stream,
+// on which some servers ask; others say nothing there before they have something to say.
+const earTime = 500 * time.Millisecond
+
+// awaitEar waits until the session hears, if it is new.
+func (l *webLink) awaitEar(ctx context.Context) {
+	left := earTime - time.Since(l.begun)
+	if l.id.Load() == nil || left <= 0 {
+		return
+	}
+	t := time.NewTimer(left)
+	defer t.Stop()
+	select {
+	case <-l.hears:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// hear reads the standing stream of a legacy session, from where it was lost.
 func (l *webLink) hear(ctx context.Context) error {
-	req, err := l.newRequest(ctx, http.MethodGet, nil, request{header: map[string]string{"Accept": wire.TypeSSE}})
+	header := map[string]string{"Accept": wire.TypeSSE}
+	if l.last != "" {
+		header[wire.HeaderLastEventID] = l.last
+	}
+	req, err := l.newRequest(ctx, http.MethodGet, nil, link.Request{Header: header})
 	if err != nil {
 		return err
 	}
 	resp, err := l.client.Do(req)
+	l.heard.Do(func() { close(l.hears) })
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode >= 400 && resp.StatusCode < 500 || resp.StatusCode == http.StatusOK && kind != wire.TypeSSE {
+	refused := &status.Error{Code: resp.StatusCode, Text: "the stream"}
+	switch {
+	case resp.StatusCode == http.StatusOK && kind == wire.TypeSSE:
+	case l.stands && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest):
+		if l.last != "" { // it does not resume
+			l.last = ""
+			return io.EOF
+		}
+		l.end(l.lost()) // where there was a stream there is none: it does not know the session
+		return errNoStream
+	case resp.StatusCode/100 == 2 || resp.StatusCode/100 == 4 && !refused.Passing():
 		return errNoStream // 405 is what the protocol says
+	default:
+		return refused
 	}
-	if resp.StatusCode != http.StatusOK {
-		return &statusError{resp.StatusCode, "the stream"}
+	l.stands = true
+	nobody := link.Request{ID: ids.Add(1), Notify: func(sallyport.Notice) {}}
+	events := wire.NewEventReader(resp.Body, l.se.s.o.MaxMessage)
+	_, _, err = l.events(events, nobody)
+	if id := events.LastID(); id != "" {
+		l.last = id
 	}
-	nobody := request{id: ids.Add(1), notify: func(sallyport.Notice) {}}
-	_, _, err = l.events(wire.NewEventReader(resp.Body, l.se.s.o.MaxMessage), nobody)
 	return err
 }

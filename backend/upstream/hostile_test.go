@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 type hostile struct {
 	mode, arg string
 	pages     int
+	awaits    map[string]json.RawMessage // by the id of a request of its own, the call that waits for the response
 }
 
 func (h *hostile) serve() {
@@ -57,6 +58,9 @@ func (h *hostile) serve() {
 		}
 		if m.IsResponse() {
 			h.ledger("response " + string(line))
+			if call, ok := h.awaits[string(m.ID)]; ok {
+				result(call, text(strings.TrimSpace(string(line))))
+			}
 			continue
 		}
 		h.request(m)
@@ -208,6 +212,21 @@ func (h *hostile) call(m wire.Message) {
 	case "ask":
 		write(`{"jsonrpc":"2.0","id":"p","method":"ping"}` + "\n" + `{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{}}` + "\n")
 		result(m.ID, text("asked"))
+	case "await": // asks, and answers with the response
+		if h.awaits == nil {
+			h.awaits = map[string]json.RawMessage{}
+		}
+		id := string(wire.Member(args, "id"))
+		h.awaits[id] = m.ID
+		write(`{"jsonrpc":"2.0","id":` + id + `,"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}` + "\n")
+	case "take-back": // asks, and does not want to know
+		write(`{"jsonrpc":"2.0","id":"t","method":"roots/list"}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"t"}}` + "\n")
+		h.awaits = map[string]json.RawMessage{`"after"`: m.ID}
+		write(`{"jsonrpc":"2.0","id":"after","method":"ping"}` + "\n")
+	case "late": // asks when the call is over
+		result(m.ID, text("done"))
+		time.Sleep(50 * time.Millisecond)
+		write(`{"jsonrpc":"2.0","id":"late","method":"roots/list"}` + "\n")
 	case "child":
 		h.child(m)
 	case "noise":

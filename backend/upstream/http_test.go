@@ -18,6 +18,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/backendtest"
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -25,7 +26,7 @@ import (
 // era with sessions and answers in JSON.
 type web struct {
 	modern, sse bool
-	lost        string // status for an unknown session: "404", "400"
+	lost        string // what an unknown session is told: "404", or the body of a 400
 	forever     bool   // no session is ever known
 	session     atomic.Int64
 	inits       atomic.Int64
@@ -68,10 +69,14 @@ func (s *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !s.modern && m.Method != "initialize" && m.Method != "server/discover" {
 		if s.forever || r.Header.Get(wire.HeaderSessionID) != fmt.Sprint("s", s.session.Load()) {
-			if s.lost == "400" {
-				w.Header().Set("Content-Type", "application/json")
+			if s.lost != "" && s.lost != "404" {
+				kind := "application/json"
+				if s.lost[0] != '{' {
+					kind = "text/plain; charset=utf-8"
+				}
+				w.Header().Set("Content-Type", kind)
 				w.WriteHeader(400)
-				_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`)
+				_, _ = io.WriteString(w, s.lost)
 				return
 			}
 			http.Error(w, "Session not found", 404)
@@ -144,11 +149,16 @@ func TestConformanceHTTP(t *testing.T) {
 }
 
 func TestFO10_LostSession(t *testing.T) {
-	for _, lost := range []string{"404", "400"} {
+	for _, lost := range []string{
+		"404",
+		`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`,
+		`{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: Missing session ID"}}`,
+		"Bad Request: No valid session ID provided", "Invalid session ID\n",
+	} {
 		srv := &web{lost: lost}
 		b := open(t, options(), upstream.Config{Name: "s", URL: srv.start(t)})
 		mustText(t, b, "s", "echo", `{}`)
-		eventually(t, "the first listing", func() bool { return status(t, b, "s").Tools > 0 })
+		await.That(t, "the first listing", func() bool { return status(t, b, "s").Tools > 0 })
 		srv.session.Add(1) // the server restarts and forgets
 		var wg sync.WaitGroup
 		for i := range 4 {
@@ -356,7 +366,7 @@ func TestStreamsOfManyKinds(t *testing.T) {
 	}
 	inner := http.Handler(srv)
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
+		if r.Header.Get(wire.HeaderLastEventID) != "" {
 			resumed.Add(1)
 		}
 		inner.ServeHTTP(w, r)
@@ -370,7 +380,7 @@ func TestStreamsOfManyKinds(t *testing.T) {
 	if got, _ := backendtest.Text(out); err != nil || got != "asked" || len(notices) != 1 {
 		t.Errorf("ask: %s, %v, notices %v", out.Content, err, notices)
 	}
-	eventually(t, "ping is answered", func() bool {
+	await.That(t, "ping is answered", func() bool {
 		_, bodies := srv.recorded()
 		return strings.Contains(strings.Join(bodies, "\n"), `{"jsonrpc":"2.0","id":5,"result":{}}`)
 	})
@@ -485,7 +495,7 @@ func TestHTTPCancelIsTold(t *testing.T) {
 			t.Error("the stream was not hung up")
 		}
 		if !modern {
-			eventually(t, "notifications/cancelled arrives", func() bool {
+			await.That(t, "notifications/cancelled arrives", func() bool {
 				_, bodies := srv.recorded()
 				return strings.Contains(strings.Join(bodies, "\n"), "notifications/cancelled")
 			})

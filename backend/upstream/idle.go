@@ -22,17 +22,23 @@ const comeBack = time.Second
 
 // enter takes one of the server's places, and waits for one if there is room in
 // the line. Errors wrap ErrNotExecuted.
-func (s *server) enter(ctx context.Context) (leave func(), err error) {
-	leave, err = s.line.Enter(ctx)
-	if errors.Is(err, turn.ErrFull) {
-		at, queue := s.line.Bounds()
+func (s *server) enter(ctx context.Context, who sallyport.Principal) (leave func(), err error) {
+	leave, err = s.line.Enter(ctx, who.Tenant+" "+who.ID)
+	at, queue, wait := s.line.Bounds()
+	switch {
+	case errors.Is(err, turn.ErrFull):
 		return nil, &sallyport.Error{
 			Code: sallyport.RateLimited, Step: sallyport.Execute, RetryAfter: comeBack, Err: sallyport.ErrNotExecuted,
 			Message: fmt.Sprintf("server %q has %d calls at once and %d more that wait", s.Name, at, queue),
 			Hint:    "try again after retry_after; an operator can raise calls and queue of the server",
 		}
-	}
-	if err != nil {
+	case errors.Is(err, turn.ErrLong):
+		return nil, &sallyport.Error{
+			Code: sallyport.RateLimited, Step: sallyport.Execute, RetryAfter: comeBack, Err: sallyport.ErrNotExecuted,
+			Message: fmt.Sprintf("server %q has had %d calls at once for %v, and none of their places came free for this one", s.Name, at, wait),
+			Hint:    "try again after retry_after; an operator can raise calls and wait of the server",
+		}
+	case err != nil:
 		return nil, outcome.NotSent(err)
 	}
 	return leave, nil
@@ -43,7 +49,7 @@ func (s *server) retire(se *session, began time.Time) bool {
 	idle := false
 	s.set(func() {
 		since, empty := s.line.Empty()
-		idle = empty && s.se == se && len(s.lists) == 0 && time.Since(since) > s.Idle && time.Since(began) > s.Idle
+		idle = empty && se.room.Empty() && s.se == se && len(s.lists) == 0 && time.Since(since) > s.Idle && time.Since(began) > s.Idle
 		if idle {
 			s.state, s.se = StateIdle, nil
 		}

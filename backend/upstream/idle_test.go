@@ -14,6 +14,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/backendtest"
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/test/await"
 )
 
 // Calls beyond a server's places wait in a line, and beyond that are told to
@@ -35,7 +36,7 @@ func TestFO19CallsWaitInLineThenComeBack(t *testing.T) {
 			results <- err
 		})
 	}
-	eventually(t, "the line is full", func() bool {
+	await.That(t, "the line is full", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // while there is room it waits, too
 		defer cancel()
 		_, err := b.Run(ctx, backendtest.Job(tool("s", "echo"), `{}`))
@@ -66,7 +67,7 @@ func TestFO19IdleServerIsStopped(t *testing.T) {
 	if _, err := os.Stat("/proc/" + strings.TrimSpace(first)); err != nil {
 		t.Fatalf("control: %v", err)
 	}
-	eventually(t, "it is stopped", func() bool {
+	await.That(t, "it is stopped", func() bool {
 		_, err := os.Stat("/proc/" + strings.TrimSpace(first))
 		return err != nil && status(t, b, "s").State == upstream.StateIdle
 	})

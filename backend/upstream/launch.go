@@ -2,10 +2,9 @@ package upstream
 
 import (
 	"context"
-	"io"
-	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/upstream/pipe"
 )
 
 // A LaunchSpec says which program to start.
@@ -18,29 +17,22 @@ type LaunchSpec struct {
 	Confinement sallyport.Confinement // for isolations that know one
 }
 
-// A Process is a running server.
-type Process interface {
-	Stdin() io.WriteCloser
-	Stdout() io.Reader
-	Stderr() io.Reader
-
-	// Wait returns when the process has ended: nil for status 0, else an error
-	// that says how. It may be called more than once, also concurrently.
-	Wait() error
-
-	// Stop ends the process and all that it started: end of input first, then a
-	// request to end, then force, all within grace. It returns when they are
-	// gone, and does no harm to a process that has ended.
-	Stop(grace time.Duration) error
-}
-
-// An unreader is a Process that can tell, once it has ended, how many bytes of
-// its input it had left unread (-1: not known). Calls among those certainly had
-// no effect.
-type unreader interface{ Unread() int }
-
 // A Launcher starts servers in one kind of isolation.
 type Launcher interface {
 	// Launch starts a process. ctx bounds only the start: the process outlives it.
-	Launch(ctx context.Context, spec LaunchSpec) (Process, error)
+	Launch(ctx context.Context, spec LaunchSpec) (pipe.Process, error)
+}
+
+// note takes one line of standard error.
+func (s *server) note(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stderr.Add(text)
+}
+
+// lastWords returns the last lines of standard error.
+func (s *server) lastWords(n int) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stderr.Tail(n)
 }

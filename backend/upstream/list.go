@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/backend/upstream/page"
 	"sallyport.dev/sallyport/backend/upstream/param"
+	"sallyport.dev/sallyport/pause"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -39,7 +41,7 @@ func (s *server) keepListed(ctx context.Context) {
 		case <-s.relist:
 		case <-refresh.C:
 		case <-s.rumour: // more of them may be on their way
-			if !pause(ctx, s.o.Settle) {
+			if !pause.For(ctx, s.o.Settle) {
 				return
 			}
 			select {
@@ -56,7 +58,7 @@ func (s *server) keepListed(ctx context.Context) {
 		if _, err := s.list(ctx, se); err != nil && ctx.Err() == nil {
 			s.o.Log.Warn("upstream's tools cannot be listed", "server", s.Name, "error", err)
 		}
-		if !pause(ctx, s.o.BackOff) { // a server that says "changed" all the time
+		if !pause.For(ctx, s.o.BackOff) { // a server that says "changed" all the time
 			return
 		}
 	}
@@ -101,10 +103,13 @@ func (se *session) pages(ctx context.Context, l *Listing) error {
 	}
 	tools, degraded, err := page.All(ctx, ask, "tools/list", "tools", "name")
 	if errors.Is(err, page.ErrNoList) {
-		err = fmt.Errorf("%w: tools/list has no list of tools", errMalformed)
+		err = fmt.Errorf("%w: tools/list has no list of tools", link.ErrMalformed)
 	}
 	if err != nil {
 		return se.s.fail(err)
+	}
+	if se.echoes.Store(page.Echoes(tools, l.Server)); se.echoes.Load() {
+		return se.leadsBack()
 	}
 	l.Degraded = degraded
 	for _, raw := range tools {

@@ -17,28 +17,9 @@ import (
 	"sallyport.dev/sallyport/backend/backendtest"
 	"sallyport.dev/sallyport/backend/upstream"
 	"sallyport.dev/sallyport/catalog/suspect"
+	"sallyport.dev/sallyport/test/await"
+	"sallyport.dev/sallyport/test/npm"
 )
-
-// npm finds the program of a real server, and the Node.js to run it with.
-func npm(t *testing.T, name string) (node, script string) {
-	t.Helper()
-	modules, err := filepath.Abs("../../test/node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
-	script = filepath.Join(modules, "@modelcontextprotocol", name, "dist", "index.js")
-	if _, err := os.Stat(script); err != nil {
-		t.Skipf("%s is not installed: run `make npm`", name)
-	}
-	if own, _ := filepath.Glob(filepath.Join(modules, ".bin", "node")); len(own) == 1 {
-		return own[0], script
-	}
-	node, err = exec.LookPath("node")
-	if err != nil {
-		t.Skip("there is no node: run `make npm`")
-	}
-	return node, script
-}
 
 func npmOptions() upstream.Options {
 	o := options()
@@ -111,8 +92,8 @@ func everything(t *testing.T, b *upstream.Backend) {
 }
 
 func TestNpmEverythingStdio(t *testing.T) {
-	node, script := npm(t, "server-everything")
-	b := open(t, npmOptions(), upstream.Config{Name: "every", Argv: []string{node, script, "stdio"}, Isolation: "none"})
+	modules := npm.Find(t)
+	b := open(t, npmOptions(), upstream.Config{Name: "every", Argv: []string{modules.Node, modules.Script("server-everything"), "stdio"}, Isolation: "none"})
 	everything(t, b)
 	start := time.Now()
 	_ = b.Close()
@@ -121,17 +102,24 @@ func TestNpmEverythingStdio(t *testing.T) {
 	}
 }
 
-func TestNpmEverythingHTTP(t *testing.T) {
-	node, script := npm(t, "server-everything")
+// freePort is one on which nothing listens just now.
+func freePort(t *testing.T) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
+	defer func() { _ = l.Close() }()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+func TestNpmEverythingHTTP(t *testing.T) {
+	modules := npm.Find(t)
+	port := freePort(t)
 	run := func() (stop func()) {
-		cmd := exec.CommandContext(t.Context(), node, script, "streamableHttp")
-		cmd.Env = append(os.Environ(), fmt.Sprint("PORT=", port))
+		cmd := exec.CommandContext(t.Context(), modules.Node, modules.Script("server-everything"), "streamableHttp")
+		cmd.Env = append(os.Environ(), "PORT="+port)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -141,14 +129,14 @@ func TestNpmEverythingHTTP(t *testing.T) {
 		}
 	}
 	stop := run()
-	b := open(t, npmOptions(), upstream.Config{Name: "every", URL: fmt.Sprintf("http://127.0.0.1:%d/mcp", port)})
+	b := open(t, npmOptions(), upstream.Config{Name: "every", URL: fmt.Sprintf("http://127.0.0.1:%s/mcp", port)})
 	everything(t, b)
 
 	// FO-10 with a real server: it restarts and knows its sessions no more.
 	stop()
 	// The first call may still meet the connection that the server left
 	// behind, and then its outcome is not known; from then on calls wait.
-	eventually(t, "a call waits for a server that is down", func() bool {
+	await.That(t, "a call waits for a server that is down", func() bool {
 		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		_, err := b.Run(short, backendtest.Job(tool("every", "echo"), `{"message":"down"}`))
@@ -156,8 +144,8 @@ func TestNpmEverythingHTTP(t *testing.T) {
 	})
 	stop = run()
 	defer stop()
-	eventually(t, "it is up again", func() bool {
-		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), time.Second)
+	await.That(t, "it is up again", func() bool {
+		c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
 		if err == nil {
 			_ = c.Close()
 		}
@@ -169,9 +157,9 @@ func TestNpmEverythingHTTP(t *testing.T) {
 }
 
 func TestNpmFilesystem(t *testing.T) {
-	node, script := npm(t, "server-filesystem")
+	modules := npm.Find(t)
 	root, other := t.TempDir(), t.TempDir()
-	b := open(t, npmOptions(), upstream.Config{Name: "fs", Argv: []string{node, script, root}, Isolation: "none"})
+	b := open(t, npmOptions(), upstream.Config{Name: "fs", Argv: []string{modules.Node, modules.Script("server-filesystem"), root}, Isolation: "none"})
 	if names := listed(t, b, "fs"); !names["write_file"] || !names["read_text_file"] {
 		t.Errorf("tools = %v", names)
 	}
@@ -187,8 +175,8 @@ func TestNpmFilesystem(t *testing.T) {
 }
 
 func TestNpmMemory(t *testing.T) {
-	node, script := npm(t, "server-memory")
-	c := upstream.Config{Name: "mem", Argv: []string{node, script}, Isolation: "none"}
+	modules := npm.Find(t)
+	c := upstream.Config{Name: "mem", Argv: []string{modules.Node, modules.Script("server-memory")}, Isolation: "none"}
 	c.Env = []string{"MEMORY_FILE_PATH=" + filepath.Join(t.TempDir(), "graph.jsonl")}
 	b := open(t, npmOptions(), c)
 	mustText(t, b, "mem", "create_entities", `{"entities":[{"name":"door","entityType":"thing","observations":["it is shut"]}]}`)

@@ -8,6 +8,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/backend/upstream/result"
 	"sallyport.dev/sallyport/wire"
 )
@@ -25,30 +26,26 @@ func (se *session) do(ctx context.Context, job sallyport.Job) (sallyport.Output,
 
 // read reads a resource, gets a prompt, or asks how an argument could go on.
 func (se *session) read(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
-	r := request{id: ids.Add(1), notify: job.Notify}
-	if r.notify == nil {
-		r.notify = func(sallyport.Notice) {}
-	}
+	var r link.Request
 	name := job.Tool.Origin.Name
 	var b []byte
 	switch job.Kind {
 	case sallyport.ReadResource:
-		r.method, r.name = "resources/read", name
+		r.Method, r.Name = "resources/read", name
 		b = wire.AppendString([]byte(`{"uri":`), name)
 	case sallyport.GetPrompt:
-		r.method, r.name = "prompts/get", name
+		r.Method, r.Name = "prompts/get", name
 		b = wire.AppendString([]byte(`{"name":`), name)
 		if len(job.Args) > len(`{}`) {
 			b = append(append(b, `,"arguments":`...), job.Args...)
 		}
 	case sallyport.Complete:
-		r.method = "completion/complete"
+		r.Method = "completion/complete"
 		b = completeParams(job)
 	default:
 		return sallyport.Output{}, outcome.NotSent(fmt.Errorf("a server is not asked to %s", job.Kind))
 	}
-	r.params = append(se.jobMeta(append(b, `,"_meta":`...), job, r.id), '}')
-	m, err := se.link.exchange(ctx, r)
+	m, err := se.converse(ctx, job, r, b)
 	if err == nil && m.Error != nil {
 		return sallyport.Output{}, se.refused(job, m.Error)
 	}
@@ -58,7 +55,7 @@ func (se *session) read(ctx context.Context, job sallyport.Job) (sallyport.Outpu
 	se.answered.Store(true)
 	out, err := result.Reading(job.Kind, m.Result)
 	if err != nil {
-		return out, se.s.fail(fmt.Errorf("%w: %w", errMalformed, err))
+		return out, se.s.fail(fmt.Errorf("%w: %w", link.ErrMalformed, err))
 	}
 	return out, nil
 }

@@ -6,15 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/breaker"
 	"sallyport.dev/sallyport/backend/upstream/follow"
 	"sallyport.dev/sallyport/backend/upstream/line"
+	"sallyport.dev/sallyport/backend/upstream/link"
+	"sallyport.dev/sallyport/backend/upstream/pace"
 	"sallyport.dev/sallyport/backend/upstream/turn"
 )
 
@@ -40,6 +42,8 @@ type Status struct {
 	Version   string          `json:"version,omitempty"`     // of the protocol
 	Info      json.RawMessage `json:"server_info,omitempty"` // as the server says; not to be trusted
 	Error     string          `json:"error,omitempty"`
+	Circuit   breaker.State   `json:"circuit,omitempty"`  // which calls pass
+	Opened    uint64          `json:"opened,omitempty"`   // how often none did
 	Degraded  string          `json:"degraded,omitempty"` // e.g. "pagination"
 	Tools     int             `json:"tools"`
 	Restarts  int             `json:"restarts"`
@@ -62,38 +66,46 @@ type server struct {
 	ended    chan struct{} // closed when the supervisor is done
 	kick     chan struct{} // holds one: wakes a server that sleeps
 	line     *turn.Line    // of calls
+	circuit  *breaker.Breaker
 	relist   chan struct{} // asks for a listing
 	rumour   chan struct{} // the server says that what it has changed
 	follows  follow.Set
 	lists    chan struct{} // held by the one listing that runs
 	told     atomic.Bool   // what it has, once at least
+	owns     owns          // sessions of its callers
+	mute     bool          // it is such a session: it lists nothing
 
 	mu       sync.Mutex // guards what follows
 	state    State
 	se       *session // nil unless ready
 	changed  chan struct{}
 	down     time.Time // since when there is no session; zero when there is one
+	tried    time.Time // when the last try to get one failed
+	next     time.Time // when it is tried again
 	lastErr  error
 	restarts int
-	plain    bool // a program that died of server/discover: it gets initialize
+	plain    bool  // it died of server/discover, or is older than that: it gets initialize
+	older    bool  // it speaks HTTP+SSE
+	trouble  error // of the last call that failed for the server's sake
 	listing  Listing
 	listErr  error
 	stderr   line.Ring
 }
 
-// start begins to supervise a server.
-func start(ctx context.Context, c Config, o *Options) *server {
-	s := &server{
+func prepare(c Config, o *Options) *server {
+	return &server{
 		Config: c, o: o, endpoint: c.endpoint(), state: StateIdle,
 		ended: make(chan struct{}), kick: make(chan struct{}, 1), relist: make(chan struct{}, 1), rumour: make(chan struct{}, 1), lists: make(chan struct{}, 1), changed: make(chan struct{}),
-		down: time.Now(), line: turn.New(cmp.Or(c.Calls, o.Calls), cmp.Or(c.Queue, o.Queue)),
+		down: time.Now(), line: turn.New(cmp.Or(c.Calls, o.Calls), cmp.Or(c.Queue, o.Queue), cmp.Or(c.Wait, o.Wait)), circuit: breaker.New(o.Breaker),
 	}
+}
+
+func (s *server) begin(ctx context.Context) {
 	if !s.Lazy {
 		s.state = StateStarting
 	}
 	s.life, s.cancel = context.WithCancel(ctx)
 	go s.supervise(s.life)
-	return s
 }
 
 // stop ends the server and waits for its processes, and for a listing that is
@@ -110,7 +122,10 @@ func (s *server) supervise(ctx context.Context) {
 	defer s.set(func() { s.state, s.se = StateStopped, nil })
 	var lists sync.WaitGroup
 	defer lists.Wait()
-	lists.Go(func() { s.keepListed(ctx) })
+	if !s.mute {
+		lists.Go(func() { s.keepListed(ctx) })
+	}
+	defer s.owns.gone()
 	if s.Lazy && !s.sleep(ctx) {
 		return
 	}
@@ -138,10 +153,10 @@ func (s *server) supervise(ctx context.Context) {
 		}
 		if failures == 0 || err.Error() != said {
 			said = err.Error()
-			s.o.Log.Warn("upstream is down", "server", s.Name, "error", err)
+			s.o.Log.Warn("upstream is down", "server", s.Name, "error", detail(err))
 		}
 		s.set(func() {
-			s.state, s.se, s.lastErr = StateDown, nil, err
+			s.state, s.se, s.lastErr, s.tried = StateDown, nil, err, time.Now()
 			s.restarts++
 			if s.down.IsZero() {
 				s.down = time.Now()
@@ -151,7 +166,9 @@ func (s *server) supervise(ctx context.Context) {
 		if errors.Is(err, errProbeKilled) {
 			continue
 		}
-		if !pause(ctx, backOff(s.o.BackOff, failures)) {
+		wait := pace.Before(failures, s.o.BackOff, maxBackOff)
+		s.set(func() { s.next = time.Now().Add(wait) })
+		if !s.rest(ctx, wait) {
 			return
 		}
 	}
@@ -160,12 +177,13 @@ func (s *server) supervise(ctx context.Context) {
 // attend waits for the end of a session, or until it has been idle for long
 // enough, and cleans up after it.
 func (s *server) attend(ctx context.Context, se *session) error {
-	defer se.link.close(s.o.Grace)
+	defer se.link.Close(s.o.Grace)
 	hearing, stop := context.WithCancel(ctx)
 	var ears sync.WaitGroup
 	defer ears.Wait()
 	defer stop()
 	ears.Go(func() { s.hearken(hearing, se) })
+	ears.Go(func() { s.feel(hearing, se) })
 	began, look := time.Now(), make(<-chan time.Time) // never
 	if s.Idle > 0 {
 		t := time.NewTicker(min(s.Idle/4+1, time.Second))
@@ -174,39 +192,15 @@ func (s *server) attend(ctx context.Context, se *session) error {
 	}
 	for {
 		select {
-		case <-se.link.done():
-			return se.link.failure()
+		case <-se.link.Done():
+			return se.link.Err()
 		case <-ctx.Done():
-			return se.link.failure()
+			return se.link.Err()
 		case <-look:
 			if s.retire(se, began) {
 				return errIdle
 			}
 		}
-	}
-}
-
-// backOff is the pause before the nth try in a row: doubled each time, up to
-// a bound, with jitter so that servers do not come back all at once.
-func backOff(base time.Duration, n int) time.Duration {
-	d := base
-	for range n - 1 {
-		if d *= 2; d >= maxBackOff {
-			d = maxBackOff
-			break
-		}
-	}
-	return d/2 + rand.N(d/2+1) //nolint:gosec // jitter needs no secrecy
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -235,7 +229,7 @@ func (s *server) acquire(ctx context.Context) (*session, error) {
 	for {
 		s.mu.Lock()
 		se, changed, err := s.se, s.changed, s.lastErr
-		hopeless := err != nil && time.Since(s.down) > s.o.Budget
+		hopeless := err != nil && time.Since(s.down) > s.o.Budget || s.unauthorised()
 		s.mu.Unlock()
 		switch {
 		case se != nil:
@@ -259,7 +253,16 @@ func (s *server) acquire(ctx context.Context) (*session, error) {
 }
 
 func (s *server) notReady(err error) error {
-	return outcome.Unavailable(err, fmt.Sprintf("server %q is not available: %s", s.Name, brief(err)), "try later; the operator sees more under servers list")
+	if sallyport.CodeOf(err) == sallyport.AuthorizationRequired {
+		return err
+	}
+	s.mu.Lock()
+	next := s.next
+	s.mu.Unlock()
+	return &sallyport.Error{
+		Code: sallyport.Unavailable, Step: sallyport.Execute, Err: outcome.NotSent(err), RetryAfter: max(time.Until(next), comeBack),
+		Message: fmt.Sprintf("server %q is not available: %s", s.Name, brief(err)), Hint: "try after retry_after; the operator sees more under servers list",
+	}
 }
 
 // run does one job. It ends with ctx, and when the server is removed.
@@ -267,12 +270,26 @@ func (s *server) run(ctx context.Context, job sallyport.Job) (sallyport.Output, 
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
-	leave, err := s.enter(inner)
+	said, err := s.pass()
 	if err != nil {
 		return sallyport.Output{}, err
 	}
+	leave, err := s.enter(inner, job.Who)
+	if err != nil {
+		said(breaker.Untold)
+		return sallyport.Output{}, err
+	}
+	leave = sync.OnceFunc(leave)
 	defer leave()
+	if ask := job.Ask; ask != nil {
+		job.Ask = func(ctx context.Context, q []sallyport.Question) ([]sallyport.Answer, error) {
+			leave() // who waits for an answer keeps nobody else out
+			said(breaker.Served)
+			return ask(ctx, q)
+		}
+	}
 	out, err := s.deliver(inner, job)
+	s.judge(ctx, err, said)
 	if err != nil && outcome.IsContext(err) && ctx.Err() == nil {
 		return out, &sallyport.Error{
 			Code: sallyport.Unavailable, Step: sallyport.Execute,
@@ -291,15 +308,21 @@ func (s *server) deliver(ctx context.Context, job sallyport.Job) (sallyport.Outp
 		if err != nil {
 			return sallyport.Output{}, err
 		}
+		if own, err := s.own(se, job); own != nil || err != nil {
+			if err != nil {
+				return sallyport.Output{}, err
+			}
+			return own.run(ctx, job)
+		}
 		out, err := se.do(ctx, job)
 		if err == nil {
 			return out, nil
 		}
-		if !again || !errors.Is(err, errGone) || !errors.Is(err, sallyport.ErrNotExecuted) || ctx.Err() != nil {
+		if !again || !errors.Is(err, link.ErrGone) || !errors.Is(err, sallyport.ErrNotExecuted) || ctx.Err() != nil {
 			return out, err
 		}
 		select {
-		case <-se.link.done():
+		case <-se.link.Done():
 			s.leave(se)
 		default:
 		}
@@ -339,19 +362,10 @@ func (s *server) status() Status {
 	} else if s.lastErr != nil {
 		st.Error = detail(s.lastErr)
 	}
+	r := s.circuit.Read()
+	st.Circuit, st.Opened = r.State, r.Opened
+	if r.State != breaker.Closed && st.Error == "" {
+		st.Error = s.cutOff(r.Wait)
+	}
 	return st
-}
-
-// note takes one line of standard error.
-func (s *server) note(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stderr.Add(text)
-}
-
-// lastWords returns the last lines of standard error.
-func (s *server) lastWords(n int) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stderr.Tail(n)
 }

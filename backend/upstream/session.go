@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,10 +14,15 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/asked"
 	"sallyport.dev/sallyport/backend/upstream/environ"
+	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/backend/upstream/param"
+	"sallyport.dev/sallyport/backend/upstream/pipe"
 	"sallyport.dev/sallyport/backend/upstream/result"
+	"sallyport.dev/sallyport/backend/upstream/status"
 	"sallyport.dev/sallyport/wire"
+	"sallyport.dev/sallyport/wire/ask"
 )
 
 // The eras of the protocol.
@@ -33,15 +39,18 @@ var legacyVersions = []string{
 // session is a connection whose era is known.
 type session struct {
 	s            *server
-	link         link
+	link         link.Link
 	era          string
 	version      string
 	info         json.RawMessage
 	instructions string
 	capabilities json.RawMessage
 	reaches      []string    // gateways that it is, or that are behind it
+	echoes       atomic.Bool // it has what this gateway has of it
 	answered     atomic.Bool // a request was answered since
 	params       sync.Map    // tool digest → []param.Header
+	room         asked.Room  // calls that are under way
+	level        asked.Level // of log lines, that a legacy server was told
 }
 
 // ids are never used twice in one gateway, so that a late answer can meet no
@@ -53,32 +62,43 @@ var ids atomic.Int64
 func (s *server) connect(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Connect)
 	defer cancel()
-	se := &session{s: s}
-	var l link
 	if s.URL != "" {
-		l = newWebLink(se)
-	} else {
-		p, err := s.o.Launchers[s.Isolation].Launch(ctx, LaunchSpec{
-			Name: s.Name, Argv: s.Argv, Env: environ.Of(s.o.Environ, s.Env), Own: s.Env, Confinement: s.Confinement,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("it cannot be started: %w", err)
-		}
-		l = newPipeLink(s, p)
+		return s.connectWeb(ctx)
 	}
+	p, err := s.o.Launchers[s.Isolation].Launch(ctx, LaunchSpec{
+		Name: s.Name, Argv: s.Argv, Env: environ.Of(s.o.Environ, s.Env), Own: s.Env, Confinement: s.Confinement,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be started: %w", err)
+	}
+	se := &session{s: s}
+	return s.meet(ctx, se, se.pipe(p))
+}
+
+// pipe speaks to a program, or to what behaves like one.
+func (se *session) pipe(p pipe.Process) *pipe.Pipe {
+	s := se.s
+	return pipe.New(p, pipe.Options{
+		Server: s.Name, Most: s.o.MaxMessage, Grace: s.o.Grace, Room: &se.room,
+		Note: s.note, Words: s.lastWords, Heard: s.heard, Log: s.o.Log,
+	})
+}
+
+// meet finds out how to speak over a link, and ends it where that fails.
+func (s *server) meet(ctx context.Context, se *session, l link.Link) (*session, error) {
 	se.link = l
 	if err := se.greet(ctx); err != nil {
 		select {
-		case <-l.done(): // how it ended tells more than that it did
+		case <-l.Done(): // how it ended tells more than that it did
 			if !errors.Is(err, errProbeKilled) {
-				err = l.failure()
+				err = l.Err()
 			}
 		default:
 			if errors.Is(err, context.DeadlineExceeded) {
 				err = s.silent(err)
 			}
 		}
-		l.close(s.o.Grace)
+		l.Close(s.o.Grace)
 		return nil, err
 	}
 	return se, nil
@@ -91,8 +111,12 @@ func (se *session) greet(ctx context.Context) error {
 	s.mu.Lock()
 	plain := s.plain
 	s.mu.Unlock()
+	var wants error // an authorisation; one of the legacy era may greet without
 	if !plain {
 		modern, err := se.discover(ctx)
+		if sallyport.CodeOf(err) == sallyport.AuthorizationRequired {
+			wants, err = err, nil
+		}
 		if modern && err == nil {
 			err = se.loop()
 		}
@@ -101,7 +125,7 @@ func (se *session) greet(ctx context.Context) error {
 		}
 	}
 	if err := se.initialize(ctx); err != nil {
-		return err
+		return cmp.Or(wants, err)
 	}
 	return se.loop()
 }
@@ -112,6 +136,10 @@ func (se *session) loop() error {
 	if own := se.s.o.Instance; own == "" || !slices.Contains(se.reaches, own) {
 		return nil
 	}
+	return se.leadsBack()
+}
+
+func (se *session) leadsBack() error {
 	return &sallyport.Error{
 		Code: sallyport.Invalid, Step: sallyport.Execute, Err: sallyport.ErrNotExecuted,
 		Message: fmt.Sprintf("server %q leads back to this gateway, so it is not used", se.s.Name), Hint: "remove it here, or this gateway there",
@@ -143,15 +171,18 @@ func (se *session) discover(ctx context.Context) (modern bool, err error) {
 	probe, cancel := context.WithTimeout(ctx, se.s.o.Probe)
 	defer cancel()
 	m, err := se.request(probe, "server/discover", nil, true)
+	if err == nil && m.Error.Offers(se.version) { // the protocol has a client choose from those, and try again
+		m, err = se.request(probe, "server/discover", nil, true)
+	}
 	if err != nil {
-		if status, ok := errors.AsType[*statusError](err); ok && (status.code == 401 || status.code == 403) {
+		if e, ok := errors.AsType[*status.Error](err); ok && e.Credential() {
 			return false, se.s.fail(err)
 		}
-		if errors.Is(err, errNoConnection) || ctx.Err() != nil {
+		if errors.Is(err, errNoConnection) || ctx.Err() != nil || sallyport.CodeOf(err) == sallyport.AuthorizationRequired {
 			return false, err
 		}
 		select {
-		case <-se.link.done():
+		case <-se.link.Done():
 			se.s.set(func() { se.s.plain = true })
 			return false, errProbeKilled
 		default:
@@ -183,7 +214,8 @@ func modernError(e *wire.Error) (modern bool, err error) {
 
 func (se *session) initialize(ctx context.Context) error {
 	se.era, se.version = eraLegacy, ""
-	params := append([]byte(`{"protocolVersion":"`+wire.Version2025_11_25+`","capabilities":{},"clientInfo":`), se.s.o.clientInfo()...)
+	params := append([]byte(`{"protocolVersion":"`+wire.Version2025_11_25+`","capabilities":`), ask.Capabilities(asked.All)...)
+	params = append(append(params, `,"clientInfo":`...), se.s.o.clientInfo()...)
 	m, err := se.request(ctx, "initialize", append(params, '}'), true)
 	if err == nil && m.Error != nil {
 		err = m.Error
@@ -197,7 +229,7 @@ func (se *session) initialize(ctx context.Context) error {
 	}
 	se.version = version
 	se.learn(m.Result, wire.Member(m.Result, "serverInfo"))
-	return se.link.inform(ctx, "notifications/initialized", nil)
+	return se.link.Send(ctx, wire.Message{Method: "notifications/initialized"})
 }
 
 func (se *session) learn(result, info json.RawMessage) {
@@ -224,40 +256,40 @@ func (se *session) request(ctx context.Context, method string, params json.RawMe
 	}
 	if se.era == eraModern {
 		var err error
-		if params, err = wire.SetMember(params, "_meta", append(se.openMeta(nil), '}')); err != nil {
+		if params, err = wire.SetMember(params, "_meta", append(se.openMeta(nil, sallyport.Abilities{}), '}')); err != nil {
 			return wire.Message{}, err
 		}
 	}
-	return se.link.exchange(ctx, request{
-		id: ids.Add(1), method: method, params: params, quiet: quiet, notify: func(sallyport.Notice) {},
+	return se.link.Exchange(ctx, link.Request{
+		ID: ids.Add(1), Method: method, Params: params, Quiet: quiet, Notify: func(sallyport.Notice) {},
 	})
 }
 
 // openMeta appends the beginning of a _meta object, up to the closing brace.
-func (se *session) openMeta(dst []byte) []byte {
+func (se *session) openMeta(dst []byte, can sallyport.Abilities) []byte {
 	if se.era != eraModern {
 		return append(dst, '{')
 	}
 	dst = append(dst, `{"`+wire.MetaProtocolVersion+`":"`...)
-	dst = append(append(dst, se.version...), `","`+wire.MetaClientCapabilities+`":{},"`+wire.MetaClientInfo+`":`...)
+	dst = append(append(dst, se.version...), `","`+wire.MetaClientCapabilities+`":`...)
+	dst = append(append(dst, ask.Capabilities(can)...), `,"`+wire.MetaClientInfo+`":`...)
 	return append(dst, se.s.o.clientInfo()...)
 }
 
 // callTool runs one job on the server.
 func (se *session) callTool(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
-	r := request{id: ids.Add(1), method: "tools/call", name: job.Tool.Origin.Name, notify: job.Notify}
-	r.params = se.callParams(job, r.id)
-	if r.notify == nil {
-		r.notify = func(sallyport.Notice) {}
+	if se.echoes.Load() {
+		return sallyport.Output{}, se.leadsBack()
 	}
+	r := link.Request{Method: "tools/call", Name: job.Tool.Origin.Name}
 	if _, ok := se.link.(*webLink); ok {
 		header, err := se.callHeader(job)
 		if err != nil {
 			return sallyport.Output{}, outcome.Unavailable(err, fmt.Sprintf("tool %q cannot be called: %v", job.Tool.Name, err), "ask the operator of the server")
 		}
-		r.header = header
+		r.Header = header
 	}
-	m, err := se.link.exchange(ctx, r)
+	m, err := se.converse(ctx, job, r, callParams(job))
 	if err == nil && m.Error != nil {
 		err = m.Error
 		if m.Error.Code == wire.CodeHeaderMismatch {
@@ -265,7 +297,7 @@ func (se *session) callTool(ctx context.Context, job sallyport.Job) (sallyport.O
 		}
 	}
 	if err != nil {
-		if errors.Is(err, errMalformed) {
+		if errors.Is(err, link.ErrMalformed) {
 			return result.Malformed(err.Error()), nil
 		}
 		return sallyport.Output{}, se.s.fail(err)
@@ -274,22 +306,20 @@ func (se *session) callTool(ctx context.Context, job sallyport.Job) (sallyport.O
 	return result.Output(m.Result), nil
 }
 
-// callParams writes the parameters of tools/call around the arguments.
-func (se *session) callParams(job sallyport.Job, id int64) json.RawMessage {
+// callParams begins the parameters of tools/call, with the arguments.
+func callParams(job sallyport.Job) []byte {
 	b := make([]byte, 0, len(job.Args)+512)
 	b = wire.AppendString(append(b, `{"name":`...), job.Tool.Origin.Name)
 	b = append(b, `,"arguments":`...)
 	if len(job.Args) == 0 {
-		b = append(b, `{}`...)
-	} else {
-		b = append(b, job.Args...)
+		return append(b, `{}`...)
 	}
-	return append(se.jobMeta(append(b, `,"_meta":`...), job, id), '}')
+	return append(b, job.Args...)
 }
 
 // jobMeta appends the _meta of a request that a job makes.
 func (se *session) jobMeta(b []byte, job sallyport.Job, id int64) []byte {
-	b = se.openMeta(b)
+	b = se.openMeta(b, job.Can)
 	member := func(name string) {
 		if b[len(b)-1] != '{' {
 			b = append(b, ',')
@@ -306,12 +336,19 @@ func (se *session) jobMeta(b []byte, job sallyport.Job, id int64) []byte {
 			b = wire.AppendString(b, m[1])
 		}
 	}
+	if job.Level != "" && se.era == eraModern {
+		member(wire.MetaLogLevel)
+		b = wire.AppendString(b, job.Level)
+	}
 	return append(b, '}')
 }
 
 // callHeader is what an HTTP request says in headers about a call.
 func (se *session) callHeader(job sallyport.Job) (map[string]string, error) {
 	header := map[string]string{}
+	if job.Trace != "" {
+		header["Traceparent"] = job.Trace
+	}
 	if job.Key != "" && wire.EncodeHeader(job.Key) == job.Key {
 		header[wire.HeaderIdempotencyKey] = job.Key
 	}

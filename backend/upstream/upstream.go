@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,16 +27,19 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/breaker"
 )
 
 // A Config is one server, as the operator wrote it.
 type Config struct {
-	Name      string      // letters, digits, _ and -
-	Argv      []string    // of a program, or
-	URL       string      // of a streamable HTTP endpoint
-	Env       []string    // "NAME=value", besides the base variables
-	Header    http.Header // sent with each request, e.g. Authorization
-	Isolation string      // which launcher starts the program
+	Name      string            // letters, digits, _ and -
+	Argv      []string          // of a program, or
+	URL       string            // of a streamable HTTP endpoint
+	Env       []string          // "NAME=value", besides the base variables
+	Header    http.Header       // sent with each request, e.g. Authorization
+	HTTP      http.RoundTripper // how its requests go out; nil is Options.HTTP
+	Apart     Apart             // whose calls take other connections; nil is nobody's
+	Isolation string            // which launcher starts the program
 
 	// Credential identifies what Env or Header hold (never its value), for
 	// approvals and the record.
@@ -50,6 +54,7 @@ type Config struct {
 
 	Calls int           // at once; 0 is Options.Calls
 	Queue int           // calls that may wait for those; 0 is Options.Queue
+	Wait  time.Duration // of those; 0 is Options.Wait
 	Idle  time.Duration // after which a program without calls is stopped, until the next one; 0 is never
 }
 
@@ -68,7 +73,8 @@ type Options struct {
 	OnUpdate func(server, address string)
 
 	Log        *slog.Logger
-	HTTP       http.RoundTripper
+	HTTP       http.RoundTripper // default one that connects with Dial
+	Dial       func(ctx context.Context, network, address string) (net.Conn, error)
 	MaxMessage int           // bytes of one message from a server, default 8 MiB
 	Budget     time.Duration // a call waits this long for its server, default 10 s
 	Connect    time.Duration // for start and handshake, default 30 s
@@ -80,7 +86,11 @@ type Options struct {
 	Grace      time.Duration // for a program to end, default 3 s
 	Calls      int           // of one server at once, default 64
 	Queue      int           // calls that may wait for one server, default 256
-	BackOff    time.Duration // before the first restart, default 100 ms, doubled up to 30 s
+	Wait       time.Duration // of calls that wait for one server, default 30 s
+	BackOff    time.Duration // before the first restart at most, default 100 ms, doubled up to 30 s
+	Pulse      time.Duration // of silence after which a program is asked whether it still answers, default 15 s
+	Answer     time.Duration // for the answer to that, default 30 s
+	Breaker    breaker.Config
 }
 
 func (o *Options) fill() {
@@ -94,7 +104,7 @@ func (o *Options) fill() {
 		o.OnUpdate = func(string, string) {}
 	}
 	if o.HTTP == nil {
-		o.HTTP = transport()
+		o.HTTP = Transport(o.Dial)
 	}
 	if o.MaxMessage == 0 {
 		o.MaxMessage = 8 << 20
@@ -114,7 +124,7 @@ func (o *Options) fill() {
 	}{
 		{&o.Budget, 10 * time.Second}, {&o.Connect, 30 * time.Second}, {&o.Probe, 5 * time.Second},
 		{&o.Listing, 10 * time.Second}, {&o.Refresh, 5 * time.Minute}, {&o.Settle, 500 * time.Millisecond}, {&o.Call, 2 * time.Minute},
-		{&o.Grace, 3 * time.Second}, {&o.BackOff, 100 * time.Millisecond},
+		{&o.Grace, 3 * time.Second}, {&o.BackOff, 100 * time.Millisecond}, {&o.Wait, 30 * time.Second}, {&o.Pulse, 15 * time.Second}, {&o.Answer, 30 * time.Second},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value
@@ -169,7 +179,9 @@ func (b *Backend) Add(c Config) error {
 	if c.MaxMessage > 0 {
 		o.MaxMessage = c.MaxMessage
 	}
-	b.servers[c.Name] = start(b.ctx, c, &o)
+	s := prepare(c, &o)
+	s.begin(b.ctx)
+	b.servers[c.Name] = s
 	return nil
 }
 
@@ -339,11 +351,18 @@ func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output,
 	if origin.Endpoint != "" && origin.Endpoint != s.endpoint {
 		return sallyport.Output{}, outcome.Changed(origin.Server)
 	}
+	s, err := s.of(job.Who)
+	if err != nil {
+		return sallyport.Output{}, err
+	}
 	limit := job.Timeout
 	if limit <= 0 {
 		limit = b.o.Call
 	}
 	bounded, cancel := context.WithTimeout(ctx, limit)
+	if job.Ask != nil { // who asks its client bounds the call, and stops the clock meanwhile
+		bounded = ctx
+	}
 	defer cancel()
 	out, err := s.run(bounded, job)
 	switch {

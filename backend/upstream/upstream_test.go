@@ -21,6 +21,7 @@ import (
 	"sallyport.dev/sallyport/backend/backendtest"
 	"sallyport.dev/sallyport/backend/upstream"
 	"sallyport.dev/sallyport/backend/upstream/child"
+	"sallyport.dev/sallyport/test/await"
 )
 
 const limit = 256 << 10 // MaxMessage in most tests
@@ -83,16 +84,6 @@ func status(t testing.TB, b *upstream.Backend, name string) upstream.Status {
 }
 
 // eventually waits until ok holds.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("not within 15 s: %s", what)
-}
-
 func TestConformanceStdio(t *testing.T) {
 	for _, mode := range []string{"legacy", "modern"} {
 		t.Run(mode, func(t *testing.T) {
@@ -183,12 +174,12 @@ func TestFO08_OneBadServerHurtsNoOther(t *testing.T) {
 			t.Errorf("%s: %s", s, got)
 		}
 	}
-	eventually(t, "the good ones are listed", func() bool {
+	await.That(t, "the good ones are listed", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return listed["good1"] == 1 && listed["good2"] == 1
 	})
-	eventually(t, "each bad one says what is wrong", func() bool {
+	await.That(t, "each bad one says what is wrong", func() bool {
 		for _, s := range []string{"bad", "hangs", "fails", "dead", "missing", "closed", "badname!", "uid"} {
 			if status(t, b, s).Error == "" {
 				return false
@@ -219,7 +210,7 @@ func TestFO06_CursorsThatDoNotEnd(t *testing.T) {
 		"empty-cursor": {2, "pagination"}, "slow-pages": {1, "pagination"}, "legacy": {1, ""},
 	} {
 		b := open(t, o, server("s", mode))
-		eventually(t, mode+" is listed", func() bool {
+		await.That(t, mode+" is listed", func() bool {
 			st := status(t, b, "s")
 			return st.Degraded == want.degraded && st.Tools == want.tools
 		})
@@ -239,7 +230,7 @@ func TestFO06_CursorsThatDoNotEnd(t *testing.T) {
 func TestListChangedIsFollowed(t *testing.T) {
 	b := open(t, options(), server("s", "restless"))
 	seen := map[string]bool{}
-	eventually(t, "three different lists", func() bool {
+	await.That(t, "three different lists", func() bool {
 		l, err := b.Tools(t.Context(), "s")
 		if err != nil {
 			t.Fatal(err)
@@ -279,7 +270,7 @@ func TestFO20_ChildThatDoesNotEnd(t *testing.T) {
 	if took := time.Since(start); took > 3500*time.Millisecond {
 		t.Errorf("Close took %v, the grace is 3 s", took)
 	}
-	eventually(t, "the whole group is gone", func() bool { return gone(pid) })
+	await.That(t, "the whole group is gone", func() bool { return gone(pid) })
 }
 
 func TestFO21_ExitsAfterEachReply(t *testing.T) {
@@ -554,7 +545,7 @@ func TestPeerRequestsAndNoise(t *testing.T) {
 		t.Error(err)
 	}
 	mustText(t, b, "s", "ask", `{}`)
-	eventually(t, "both requests are answered", func() bool {
+	await.That(t, "both requests are answered", func() bool {
 		text, _ := os.ReadFile(ledger)
 		return strings.Contains(string(text), `{"jsonrpc":"2.0","id":"p","result":{}}`) && strings.Contains(string(text), `"id":7,"error":{"code":-32601`)
 	})
@@ -576,7 +567,7 @@ func TestCancelIsToldAndProgressArrives(t *testing.T) {
 	if n := <-got; n.Method != "notifications/progress" || !strings.Contains(string(n.Params), `"progress":1`) {
 		t.Errorf("notice = %s %s", n.Method, n.Params)
 	}
-	eventually(t, "the server hears of it", func() bool {
+	await.That(t, "the server hears of it", func() bool {
 		text, _ := os.ReadFile(ledger)
 		return strings.Contains(string(text), `notifications/cancelled {"requestId":`)
 	})
@@ -586,7 +577,7 @@ func TestRemoveEndsTheProcess(t *testing.T) {
 	b := open(t, options(), server("s", "legacy"))
 	pid, _ := strconv.Atoi(mustText(t, b, "s", "child", `{}`))
 	b.Remove("s")
-	eventually(t, "its children are gone", func() bool { return gone(pid) })
+	await.That(t, "its children are gone", func() bool { return gone(pid) })
 	if len(b.Status()) != 0 {
 		t.Errorf("status = %v", b.Status())
 	}

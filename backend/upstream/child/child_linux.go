@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/backend/upstream/pipe"
 )
 
 // A Launcher starts servers as children of this process, under its own uid: no
@@ -32,7 +33,7 @@ type Launcher struct {
 const drainTime = 500 * time.Millisecond
 
 // Launch starts a child in a process group of its own. It dies with this process.
-func (l Launcher) Launch(ctx context.Context, spec upstream.LaunchSpec) (upstream.Process, error) {
+func (l Launcher) Launch(ctx context.Context, spec upstream.LaunchSpec) (pipe.Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

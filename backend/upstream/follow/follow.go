@@ -33,7 +33,12 @@ func (f *Set) Add(address string) (first bool) {
 func (f *Set) Drop(address string) (last bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.count[address]--; f.count[address] > 0 {
+	switch f.count[address] {
+	case 0: // nobody does
+		return false
+	case 1:
+	default:
+		f.count[address]--
 		return false
 	}
 	delete(f.count, address)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"sallyport.dev/sallyport/wire"
 )
@@ -70,6 +71,32 @@ func All(ctx context.Context, ask Ask, method, member, key string) (items []json
 		params = append(wire.AppendString([]byte(`{"cursor":`), text), '}')
 	}
 	return items, "pagination", nil
+}
+
+// Echoes reports whether a list of tools has in it what a gateway shows of that same
+// list: a tool, and once more as SERVER__TOOL. The server then leads back to the gateway
+// that asks, through something that does not say so.
+func Echoes(items []json.RawMessage, server string) bool {
+	by := make(map[string]json.RawMessage, len(items))
+	for _, raw := range items {
+		by[keyOf(raw, "name")] = raw
+	}
+	for name, echo := range by {
+		inner, ok := strings.CutPrefix(name, server+"__")
+		if first := by[inner]; ok && first != nil && same(first, echo) {
+			return true
+		}
+	}
+	return false
+}
+
+func same(a, b json.RawMessage) bool {
+	for _, member := range []string{"description", "inputSchema", "outputSchema"} {
+		if string(wire.Member(a, member)) != string(wire.Member(b, member)) {
+			return false
+		}
+	}
+	return true
 }
 
 func keyOf(raw json.RawMessage, key string) string {

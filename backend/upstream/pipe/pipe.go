@@ -1,4 +1,6 @@
-package upstream
+// Package pipe speaks to one program over its standard input and output, a message
+// on each line. It tells which calls a program that died certainly had not seen.
+package pipe
 
 import (
 	"bufio"
@@ -6,101 +8,55 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/asked"
 	"sallyport.dev/sallyport/backend/upstream/line"
+	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/wire"
 )
 
-// A request is one JSON-RPC request on its way out.
-type request struct {
-	id     int64 // also the progress token
-	method string
-	name   string // of the tool, for HTTP headers
-	params json.RawMessage
-	header map[string]string // besides the usual ones; HTTP only
-	notify func(sallyport.Notice)
-	quiet  bool // giving up is not told to the peer
+// Options say for whom a pipe works. All fields are required.
+type Options struct {
+	Server string               // its name, in errors
+	Most   int                  // bytes of one message
+	Grace  time.Duration        // for the program to end
+	Room   *asked.Room          // the calls that are under way
+	Note   func(line string)    // takes each line of standard error
+	Words  func(n int) []string // the last of those lines
+	Heard  func(m wire.Message) // takes what the server says about itself
+	Log    *slog.Logger
 }
 
-func (r request) rawID() json.RawMessage { return strconv.AppendInt(nil, r.id, 10) }
-
-// A link carries messages to one server and back.
-type link interface {
-	// exchange sends a request and waits for the answer, a result or an error
-	// object. Errors that wrap ErrNotExecuted mean that it never got out.
-	exchange(ctx context.Context, r request) (wire.Message, error)
-	// inform sends a notification.
-	inform(ctx context.Context, method string, params json.RawMessage) error
-	// done is closed when nothing more can be exchanged; failure then says why.
-	done() <-chan struct{}
-	failure() error
-	close(grace time.Duration)
-}
-
-// pipeLink speaks to a program over its standard input and output.
-type pipeLink struct {
-	s    *server
+// A Pipe is a link.Link to one program.
+type Pipe struct {
+	o    Options
 	proc Process
 	out  chan *parcel
 	over chan struct{}
-	err  error // set before over is closed
-	read int64 // bytes of input that the program may have read; set before over is closed
+	err  error        // set before over is closed
+	read int64        // bytes of input that the program may have read; set before over is closed
+	said atomic.Int64 // when it last said something
 
 	mu      sync.Mutex // guards what follows
 	waiting map[int64]*waiter
 	written int64 // bytes of input, those on their way out too
 }
 
-var _ link = (*pipeLink)(nil)
-
-// parcel is one line on its way to the program.
-type parcel struct {
-	line []byte
-
-	mu      sync.Mutex
-	begun   bool  // the writer has it: it may be out
-	dropped bool  // the sender gave up first
-	start   int64 // offset of the line in the input, if begun
-}
-
-// take is for the writer; drop for the sender. Only one of them succeeds.
-func (p *parcel) take(start int64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.begun, p.start = !p.dropped, start
-	return p.begun
-}
-
-// missed reports whether a program that read so many bytes saw nothing of it.
-func (p *parcel) missed(read int64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.begun && p.start >= read
-}
-
-// putBack is for a writer that got nothing out.
-func (p *parcel) putBack() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.begun = false
-}
-
-func (p *parcel) drop() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.dropped = !p.begun
-	return p.dropped
-}
+var _ link.Link = (*Pipe)(nil)
 
 // waiter is one call that waits for its answer.
 type waiter struct {
+	aside  bool                  // it keeps the program at nothing: a question whether it lives, or a stream
 	reply  chan answer           // holds one
 	events chan sallyport.Notice // progress; what does not fit is dropped
 }
@@ -110,8 +66,9 @@ type answer struct {
 	err error
 }
 
-func newPipeLink(s *server, p Process) *pipeLink {
-	l := &pipeLink{s: s, proc: p, out: make(chan *parcel, 64), over: make(chan struct{}), waiting: map[int64]*waiter{}}
+// New begins to speak to a program. Its end is the pipe's.
+func New(p Process, o Options) *Pipe {
+	l := &Pipe{o: o, proc: p, out: make(chan *parcel, 64), over: make(chan struct{}), waiting: map[int64]*waiter{}}
 	said := make(chan struct{})
 	go l.listen(said)
 	go l.write()
@@ -119,27 +76,45 @@ func newPipeLink(s *server, p Process) *pipeLink {
 	return l
 }
 
-func (l *pipeLink) done() <-chan struct{} { return l.over }
+// Done is closed when the program has ended.
+func (l *Pipe) Done() <-chan struct{} { return l.over }
 
-func (l *pipeLink) failure() error {
+// Err is how the program ended.
+func (l *Pipe) Err() error {
 	select {
 	case <-l.over:
 		return l.err
 	default:
-		return errGone
+		return link.ErrGone
 	}
 }
 
-func (l *pipeLink) close(grace time.Duration) { _ = l.proc.Stop(grace) }
+// Close stops the program.
+func (l *Pipe) Close(grace time.Duration) { _ = l.proc.Stop(grace) }
+
+// Silence is how long the program has said nothing.
+func (l *Pipe) Silence() time.Duration { return time.Since(time.Unix(0, l.said.Load())) }
+
+// Works tells whether a call is open that is at least as old as an ID.
+func (l *Pipe) Works(upTo int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, w := range l.waiting {
+		if id <= upTo && !w.aside {
+			return true
+		}
+	}
+	return false
+}
 
 // listen keeps what the program says on its standard error.
-func (l *pipeLink) listen(said chan<- struct{}) {
+func (l *Pipe) listen(said chan<- struct{}) {
 	defer close(said)
 	r := bufio.NewReaderSize(l.proc.Stderr(), 4<<10)
 	for {
 		text, err := r.ReadSlice('\n')
 		if len(text) > 0 {
-			l.s.note(strings.TrimSuffix(string(text), "\n"))
+			l.o.Note(strings.TrimSuffix(string(text), "\n"))
 		}
 		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a very long line
 			_, err = r.ReadSlice('\n')
@@ -151,7 +126,7 @@ func (l *pipeLink) listen(said chan<- struct{}) {
 }
 
 // write owns the program's standard input.
-func (l *pipeLink) write() {
+func (l *Pipe) write() {
 	for {
 		select {
 		case <-l.over:
@@ -170,7 +145,7 @@ func (l *pipeLink) write() {
 				if n == 0 {
 					p.putBack()
 				}
-				_ = l.proc.Stop(l.s.o.Grace) // it reads no more
+				_ = l.proc.Stop(l.o.Grace) // it reads no more
 				return
 			}
 		}
@@ -178,44 +153,47 @@ func (l *pipeLink) write() {
 }
 
 // hear owns the program's standard output. When that ends, so does the link.
-func (l *pipeLink) hear(said <-chan struct{}) {
-	lines := line.NewReader(l.proc.Stdout(), l.s.o.MaxMessage)
+func (l *Pipe) hear(said <-chan struct{}) {
+	lines := line.NewReader(l.proc.Stdout(), l.o.Most)
 	var err error
 	for err == nil {
 		var text []byte
 		var id json.RawMessage
 		var tooLarge bool
 		text, id, tooLarge, err = lines.Next()
+		l.said.Store(time.Now().UnixNano())
 		switch {
 		case tooLarge:
-			l.deliver(id, answer{err: errTooLarge})
+			l.deliver(id, answer{err: link.ErrTooLarge})
 		case err == nil && len(text) > 0:
-			l.receive(text)
+			for part := range wire.Each(text) {
+				l.receive(part)
+			}
 		}
 	}
 	if errors.Is(err, line.ErrEndless) {
-		l.s.note("(sallyport: stopped, for it wrote a line without end)")
-		_ = l.proc.Stop(l.s.o.Grace)
+		l.o.Note("(sallyport: stopped, for it wrote a line without end)")
+		_ = l.proc.Stop(l.o.Grace)
 	}
 	l.end(said)
 }
 
 // end finds out how the program ended and closes the link.
-func (l *pipeLink) end(said <-chan struct{}) {
+func (l *Pipe) end(said <-chan struct{}) {
 	ended := make(chan error, 1)
 	go func() { ended <- l.proc.Wait() }()
 	var status error
 	select {
 	case status = <-ended:
-	case <-time.After(l.s.o.Grace): // it closed its output and lives on
-		_ = l.proc.Stop(l.s.o.Grace)
+	case <-time.After(l.o.Grace): // it closed its output and lives on
+		_ = l.proc.Stop(l.o.Grace)
 		status = <-ended
 	}
 	select {
 	case <-said:
 	case <-time.After(200 * time.Millisecond):
 	}
-	l.err = exited(l.s.Name, status, l.s.lastWords(3))
+	l.err = exited(l.o.Server, status, l.o.Words(3))
 	l.read = math.MaxInt64
 	if u, ok := l.proc.(unreader); ok {
 		if left := u.Unread(); left >= 0 {
@@ -228,7 +206,7 @@ func (l *pipeLink) end(said <-chan struct{}) {
 }
 
 // receive takes one message in.
-func (l *pipeLink) receive(text []byte) {
+func (l *Pipe) receive(text []byte) {
 	m, err := wire.ParseMessage(text)
 	switch {
 	case err != nil:
@@ -238,36 +216,27 @@ func (l *pipeLink) receive(text []byte) {
 		if id == nil {
 			id = wire.Member(text, "id")
 		}
-		if !l.deliver(id, answer{err: fmt.Errorf("%w: %w", errMalformed, err)}) {
-			l.s.o.Log.Debug("upstream wrote something else than a message", "server", l.s.Name, "error", err)
+		if !l.deliver(id, answer{err: fmt.Errorf("%w: %w", link.ErrMalformed, err)}) {
+			l.o.Log.Debug("upstream wrote something else than a message", "server", l.o.Server, "error", err)
 		}
 	case m.IsResponse():
 		l.deliver(m.ID, answer{msg: m})
 	case m.IsRequest():
-		l.post(&parcel{line: answerPeer(m)})
+		l.o.Room.Only().Take(m, l.Send)
 	default:
 		l.notice(m)
 	}
 }
 
-// answerPeer answers a request of the server: ping is understood, nothing else.
-func answerPeer(m wire.Message) []byte {
-	reply := wire.Message{ID: m.ID, Result: json.RawMessage("{}")}
-	if m.Method != "ping" {
-		reply = wire.Message{ID: m.ID, Error: &wire.Error{Code: wire.CodeMethodNotFound, Message: "method not found: this client answers ping only"}}
-	}
-	return reply.AppendLine(nil)
-}
-
 // post hands a line to the writer if there is room, and forgets it otherwise.
-func (l *pipeLink) post(p *parcel) {
+func (l *Pipe) post(p *parcel) {
 	select {
 	case l.out <- p:
 	default:
 	}
 }
 
-func (l *pipeLink) waiter(id json.RawMessage) *waiter {
+func (l *Pipe) waiter(id json.RawMessage) *waiter {
 	n, err := strconv.ParseInt(string(id), 10, 64)
 	if err != nil {
 		return nil
@@ -277,7 +246,7 @@ func (l *pipeLink) waiter(id json.RawMessage) *waiter {
 	return l.waiting[n]
 }
 
-func (l *pipeLink) deliver(id json.RawMessage, a answer) bool {
+func (l *Pipe) deliver(id json.RawMessage, a answer) bool {
 	w := l.waiter(id)
 	if w == nil {
 		return false
@@ -292,7 +261,7 @@ func (l *pipeLink) deliver(id json.RawMessage, a answer) bool {
 // notice routes a notification. Progress goes to the call that it names. Other
 // messages name no call, and this program works for many callers: they go
 // to nobody.
-func (l *pipeLink) notice(m wire.Message) {
+func (l *Pipe) notice(m wire.Message) {
 	switch m.Method {
 	case "notifications/progress":
 		if w := l.waiter(wire.Member(m.Params, "progressToken")); w != nil {
@@ -302,22 +271,25 @@ func (l *pipeLink) notice(m wire.Message) {
 			}
 		}
 	default:
-		l.s.heard(m)
+		if !l.o.Room.Notice(m) {
+			l.o.Heard(m)
+		}
 	}
 }
 
-func (l *pipeLink) exchange(ctx context.Context, r request) (wire.Message, error) {
-	w := &waiter{reply: make(chan answer, 1), events: make(chan sallyport.Notice, 64)}
+// Exchange sends a request and waits for its answer.
+func (l *Pipe) Exchange(ctx context.Context, r link.Request) (wire.Message, error) {
+	w := &waiter{aside: r.Quiet || r.Method == "subscriptions/listen", reply: make(chan answer, 1), events: make(chan sallyport.Notice, 64)}
 	l.mu.Lock()
-	l.waiting[r.id] = w
+	l.waiting[r.ID] = w
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
-		delete(l.waiting, r.id)
+		delete(l.waiting, r.ID)
 		l.mu.Unlock()
 	}()
-	msg := wire.Message{ID: r.rawID(), Method: r.method, Params: r.params}
-	p := &parcel{line: msg.AppendLine(nil)}
+	m := r.Message()
+	p := &parcel{line: m.AppendLine(nil)}
 	select {
 	case <-l.over:
 		return wire.Message{}, outcome.NotSent(l.err)
@@ -328,10 +300,10 @@ func (l *pipeLink) exchange(ctx context.Context, r request) (wire.Message, error
 	for {
 		select {
 		case a := <-w.reply:
-			drain(w, r.notify)
+			drain(w, r.Notify)
 			return a.msg, a.err
 		case n := <-w.events:
-			r.notify(n)
+			r.Notify(n)
 		case <-ctx.Done():
 			return wire.Message{}, l.abandon(p, r, ctx.Err())
 		case <-l.over:
@@ -353,10 +325,10 @@ func drain(w *waiter, notify func(sallyport.Notice)) {
 }
 
 // last looks for an answer that came just before the end.
-func (l *pipeLink) last(w *waiter, p *parcel, r request) (wire.Message, error) {
+func (l *Pipe) last(w *waiter, p *parcel, r link.Request) (wire.Message, error) {
 	select {
 	case a := <-w.reply:
-		drain(w, r.notify)
+		drain(w, r.Notify)
 		return a.msg, a.err
 	default:
 	}
@@ -367,20 +339,19 @@ func (l *pipeLink) last(w *waiter, p *parcel, r request) (wire.Message, error) {
 }
 
 // abandon gives a call up: unsent if it is still here, else told to stop.
-func (l *pipeLink) abandon(p *parcel, r request, why error) error {
+func (l *Pipe) abandon(p *parcel, r link.Request, why error) error {
 	if p.drop() {
 		return outcome.NotSent(why)
 	}
-	if !r.quiet {
-		params := fmt.Appendf(nil, `{"requestId":%d,"reason":"the caller gave up"}`, r.id)
-		m := wire.Message{Method: "notifications/cancelled", Params: params}
+	if !r.Quiet {
+		m := r.Cancellation()
 		l.post(&parcel{line: m.AppendLine(nil)})
 	}
 	return why
 }
 
-func (l *pipeLink) inform(ctx context.Context, method string, params json.RawMessage) error {
-	m := wire.Message{Method: method, Params: params}
+// Send hands a message to the program.
+func (l *Pipe) Send(ctx context.Context, m wire.Message) error {
 	select {
 	case l.out <- &parcel{line: m.AppendLine(nil)}:
 		return nil
@@ -388,5 +359,21 @@ func (l *pipeLink) inform(ctx context.Context, method string, params json.RawMes
 		return l.err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// exited is how a program ended, with its last words.
+func exited(server string, status error, words []string) error {
+	how := "status 0"
+	if status != nil {
+		how = status.Error()
+	}
+	message := fmt.Sprintf("upstream_exited: server %q ended: %s", server, line.Printable(how, 200))
+	if len(words) > 0 {
+		message += "; its last words: " + strings.Join(slices.Compact(words), " | ")
+	}
+	return &sallyport.Error{
+		Code: sallyport.Upstream, Step: sallyport.Execute, Message: message,
+		Hint: outcome.MayHaveActed, Err: link.ErrGone,
 	}
 }

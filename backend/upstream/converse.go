@@ -1,0 +1,47 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/upstream/asked"
+	"sallyport.dev/sallyport/backend/upstream/link"
+	"sallyport.dev/sallyport/wire"
+)
+
+// converse makes a request of a job, under a new id each time that its server asks
+// for something first. params are those of each, without _meta and the closing brace.
+func (se *session) converse(ctx context.Context, job sallyport.Job, r link.Request, params []byte) (wire.Message, error) {
+	if r.Notify = job.Notify; r.Notify == nil {
+		r.Notify = func(sallyport.Notice) {}
+	}
+	if se.era == eraLegacy {
+		se.setLevel(ctx, job.Level)
+		if web, ok := se.link.(*webLink); ok && job.Ask != nil {
+			web.awaitEar(ctx)
+		}
+		r.Desk = se.room.Open(ctx, job)
+		defer r.Desk.Close()
+	}
+	return asked.Converse(ctx, job, r.Desk, func(more []byte) (wire.Message, error) {
+		r.ID = ids.Add(1)
+		r.Params = append(se.jobMeta(slices.Concat(params, more, []byte(`,"_meta":`)), job, r.ID), '}')
+		return se.link.Exchange(ctx, r)
+	})
+}
+
+// setLevel has a server with sessions log what a caller wants to hear.
+func (se *session) setLevel(ctx context.Context, name string) {
+	if name == "" || !wire.IsObject(wire.Member(se.capabilities, "logging")) {
+		return
+	}
+	se.level.Lower(name, func(params json.RawMessage) error {
+		m, err := se.request(ctx, "logging/setLevel", params, true)
+		if err == nil && m.Error != nil {
+			err = m.Error
+		}
+		return err
+	})
+}
