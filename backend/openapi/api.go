@@ -14,6 +14,8 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/openapi/document"
+	"sallyport.dev/sallyport/backend/upstream/breaker"
+	"sallyport.dev/sallyport/backend/upstream/pace"
 	"sallyport.dev/sallyport/backend/upstream/turn"
 )
 
@@ -32,19 +34,22 @@ type Status struct {
 	Version  string // of OpenAPI
 	Base     string // where calls go
 	Tools    int
-	Error    string // why the document cannot be read, or was not read again
+	Error    string        // why the document cannot be read, or was not read again
+	Circuit  breaker.State // which calls pass
+	Opened   uint64        // how often none did
 	Warnings []string
 }
 
 // api is one API.
 type api struct {
 	Config
-	b    *Backend
-	life context.Context //nolint:containedctx // ends when the API is removed, with all its calls
-	end  context.CancelFunc
-	work sync.WaitGroup
-	line *turn.Line
-	keys tokens
+	b       *Backend
+	life    context.Context //nolint:containedctx // ends when the API is removed, with all its calls
+	end     context.CancelFunc
+	work    sync.WaitGroup
+	line    *turn.Line
+	circuit *breaker.Breaker
+	keys    tokens
 
 	taking sync.Mutex // held while a document is taken in
 
@@ -56,7 +61,7 @@ type api struct {
 }
 
 func newAPI(b *Backend, c Config) *api {
-	a := &api{Config: c, b: b, line: turn.New(cmp.Or(c.Calls, b.o.Calls), cmp.Or(c.Queue, b.o.Queue))}
+	a := &api{Config: c, b: b, line: turn.New(cmp.Or(c.Calls, b.o.Calls), cmp.Or(c.Queue, b.o.Queue), cmp.Or(c.Wait, b.o.Wait)), circuit: breaker.New(b.o.Breaker)}
 	a.life, a.end = context.WithCancel(b.life)
 	return a
 }
@@ -122,7 +127,7 @@ func (a *api) follow() {
 			if failures++; err == nil {
 				failures = 0
 			} else {
-				wait = min(a.b.o.BackOff<<min(failures-1, 16), time.Minute)
+				wait = pace.Before(failures, a.b.o.BackOff, time.Minute)
 				a.b.o.Log.Warn("an OpenAPI document cannot be read", "server", a.Name, "error", err)
 			}
 			select {
@@ -205,6 +210,10 @@ func (a *api) status() Status {
 	if a.listed {
 		s.State, s.Base, s.Version = StateReady, a.doc.Base, "openapi "+a.doc.Version
 		s.Tools, s.Warnings = len(a.doc.Operations), a.doc.Warnings
+	}
+	r := a.circuit.Read()
+	if s.Circuit, s.Opened = r.State, r.Opened; r.State != breaker.Closed {
+		s.Error = a.cutOff(r.Wait)
 	}
 	if a.lastErr != nil {
 		s.Error = a.lastErr.Error()

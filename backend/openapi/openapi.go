@@ -25,6 +25,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/breaker"
 )
 
 // Key is the backend's name in a tool's origin.
@@ -43,9 +44,10 @@ type Config struct {
 	// Credential names the secrets that Header and Auth refer to.
 	Credential string
 
-	MaxBody int // bytes of one answer; 0 is Options.MaxBody
-	Calls   int // at once; 0 is Options.Calls
-	Queue   int // calls that may wait for those; 0 is Options.Queue
+	MaxBody int           // bytes of one answer; 0 is Options.MaxBody
+	Calls   int           // at once; 0 is Options.Calls
+	Queue   int           // calls that may wait for those; 0 is Options.Queue
+	Wait    time.Duration // of those; 0 is Options.Wait
 }
 
 // Options bound what APIs may do. A zero field means the default.
@@ -66,9 +68,11 @@ type Options struct {
 	MaxBody int           // bytes of one answer, default 8 MiB
 	Calls   int           // of one API at once, default 64
 	Queue   int           // calls that may wait for one API, default 256
+	Wait    time.Duration // of those, default 30 s
 	Call    time.Duration // for a call that brings no time of its own, default 2 min
 	Fetch   time.Duration // for a document or a token, default 30 s
 	Refresh time.Duration // between looks at a document that was fetched, default 1 h
+	Breaker breaker.Config
 	BackOff time.Duration // before a document is asked for again, default 1 s, doubled up to 1 min
 }
 
@@ -105,7 +109,7 @@ func (o *Options) fill() {
 	for _, d := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&o.Call, 2 * time.Minute}, {&o.Fetch, 30 * time.Second}, {&o.Refresh, time.Hour}, {&o.BackOff, time.Second}} {
+	}{{&o.Call, 2 * time.Minute}, {&o.Wait, 30 * time.Second}, {&o.Fetch, 30 * time.Second}, {&o.Refresh, time.Hour}, {&o.BackOff, time.Second}} {
 		if *d.field == 0 {
 			*d.field = d.value
 		}

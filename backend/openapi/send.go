@@ -42,41 +42,51 @@ func client(o Options) *http.Client {
 	}
 }
 
-// call makes one call.
-func (a *api) call(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
-	leave, err := a.line.Enter(ctx)
-	if errors.Is(err, turn.ErrFull) {
-		return sallyport.Output{}, &sallyport.Error{
-			Code: sallyport.RateLimited, Step: sallyport.Execute, RetryAfter: time.Second, Err: outcome.NotSent(err),
-			Message: fmt.Sprintf("server %q has too many calls waiting", a.Name), Hint: "call again in a moment",
-		}
-	} else if err != nil {
-		return sallyport.Output{}, outcome.NotSent(err)
-	}
-	defer leave()
+// make makes one call. status is that of the answer, 0 if there is none.
+func (a *api) make(ctx context.Context, job sallyport.Job) (out sallyport.Output, status int, err error) {
 	built, err := request.Build(job.Tool.Route, job.Args)
 	if err != nil {
-		return sallyport.Output{}, &sallyport.Error{
+		return out, 0, &sallyport.Error{
 			Code: sallyport.Invalid, Step: sallyport.Execute, Message: err.Error(), Hint: "correct that argument", Err: sallyport.ErrNotExecuted,
 		}
 	}
-	out := &outgoing{api: a, job: job, Request: built}
-	if err := out.credentials(ctx); err != nil {
-		return sallyport.Output{}, err
-	}
-	resp, err := out.send(ctx)
+	leave, err := a.enter(ctx, job.Who)
 	if err != nil {
-		return sallyport.Output{}, err
+		return out, 0, err
+	}
+	defer leave()
+	o := &outgoing{api: a, job: job, Request: built}
+	if err := o.credentials(ctx); err != nil {
+		return out, 0, err
+	}
+	resp, err := o.send(ctx)
+	if err != nil {
+		return out, 0, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode == http.StatusUnauthorized {
 		a.keys.forget() // a token that was taken back is not used again
 	}
-	answer, err := out.read(resp)
+	answer, err := o.read(resp)
 	if err != nil {
-		return sallyport.Output{}, a.fail(ctx, err)
+		return out, resp.StatusCode, a.fail(ctx, err)
 	}
-	return answer.present(job.Tool), nil
+	return answer.present(job.Tool), resp.StatusCode, nil
+}
+
+// enter takes one of the API's places, and waits for one in line.
+func (a *api) enter(ctx context.Context, who sallyport.Principal) (leave func(), err error) {
+	leave, err = a.line.Enter(ctx, who.Tenant+" "+who.ID)
+	if errors.Is(err, turn.ErrFull) || errors.Is(err, turn.ErrLong) {
+		return nil, &sallyport.Error{
+			Code: sallyport.RateLimited, Step: sallyport.Execute, RetryAfter: time.Second, Err: outcome.NotSent(err),
+			Message: fmt.Sprintf("server %q has too many calls waiting", a.Name), Hint: "call again in a moment",
+		}
+	}
+	if err != nil {
+		return nil, outcome.NotSent(err)
+	}
+	return leave, nil
 }
 
 // An outgoing request, with what only the gateway knows.
@@ -152,6 +162,7 @@ func (o *outgoing) send(ctx context.Context) (*http.Response, error) {
 			target += join + strings.Join(o.query, "&")
 		}
 		var began atomic.Bool
+		// Other than of a message, a server may have acted on a part of a body.
 		trace := &httptrace.ClientTrace{WroteHeaders: func() { began.Store(true) }}
 		req, err := o.new(httptrace.WithClientTrace(ctx, trace), target)
 		if err != nil {

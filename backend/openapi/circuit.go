@@ -1,0 +1,53 @@
+package openapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/breaker"
+)
+
+// call makes one call, unless the API has failed so often in a row that it gets
+// none for now.
+func (a *api) call(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
+	said, wait, ok := a.circuit.Enter()
+	if !ok {
+		return sallyport.Output{}, &sallyport.Error{
+			Code: sallyport.Unavailable, Step: sallyport.Execute, Err: sallyport.ErrNotExecuted, RetryAfter: wait,
+			Message: a.cutOff(wait), Hint: "try after retry_after: one call is let through then, to see whether the server is well again",
+		}
+	}
+	out, status, err := a.make(ctx, job)
+	said(verdict(ctx, status, err))
+	return out, err
+}
+
+func (a *api) cutOff(wait time.Duration) string {
+	return fmt.Sprintf("server %q gets no calls for now (circuit open, next try in %v), for several in a row were not served", a.Name, wait.Round(time.Second/10))
+}
+
+// verdict is what a call's end says of the API. status is that of its answer, 0 if
+// there was none. Only the statuses of what stands before an API, or of one that
+// is not there, count against it: any other is an answer.
+func verdict(ctx context.Context, status int, err error) breaker.Verdict {
+	_, ours := errors.AsType[refused](err)
+	switch {
+	case status == http.StatusBadGateway, status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
+		return breaker.Failed
+	case err == nil, errors.Is(err, errTooLarge), errors.Is(err, errPacked):
+		return breaker.Served
+	case ours, sallyport.CodeOf(err) == sallyport.Invalid:
+		return breaker.Untold
+	case outcome.IsContext(err) || ctx.Err() != nil:
+		if status == 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, sallyport.ErrNotExecuted) {
+			return breaker.Failed // it took the call, and did not begin to answer
+		}
+		return breaker.Untold
+	}
+	return breaker.Failed
+}
