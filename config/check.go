@@ -27,10 +27,14 @@ const (
 // paths absolute.
 func (d *decoder) check(c *Config, dir string) {
 	d.hostPort("listen", c.Listen, true)
+	if c.Advertise != "" {
+		d.hostPort("advertise", c.Advertise, false)
+	}
 	d.store(&c.Store, dir)
 	d.each("hosts", c.Hosts, func(key, host string) {
 		d.name(key, "host", host, `^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?$`, "write the name, and a port if only that one is meant: gw.example.com:8443")
 	})
+	d.proxied(c)
 	d.each("origins", c.Origins, func(key, origin string) {
 		d.name(key, "origin", origin, `^https?://[A-Za-z0-9.:\[\]-]+$`, "write it as a browser sends it: https://console.example.com")
 	})
@@ -40,11 +44,15 @@ func (d *decoder) check(c *Config, dir string) {
 	}{{"data", &c.Data}, {"policies", &c.Policies}, {"tools", &c.Tools}, {"sagas.plans", &c.Sagas.Plans}, {"secrets.keys", &c.Secrets.Keys}, {"audit.heads", &c.Audit.Heads}} {
 		d.path(p.key, p.path, dir)
 	}
-	for _, name := range sortedKeys(c.Agents) {
+	var roles []string
+	for i, name := range sortedKeys(c.Agents) {
 		key := "agents." + name
+		d.alike(key, "agent", name, sortedKeys(c.Agents)[:i])
 		d.name(key, "agent", name, agentName, "use letters, digits, dots, hyphens and underscores, at most 64")
 		d.each(key+".roles", c.Agents[name].Roles, func(key, role string) {
 			d.name(key, "role", role, agentName, "use letters, digits, dots, hyphens and underscores, at most 64")
+			d.alike(key, "role", role, roles)
+			roles = append(roles, role)
 		})
 	}
 	for _, name := range sortedKeys(c.Servers) {
@@ -61,31 +69,6 @@ func (d *decoder) check(c *Config, dir string) {
 	d.numbers(c)
 }
 
-func (d *decoder) profiles(c *Config) {
-	servers := sortedKeys(c.Servers)
-	for _, name := range sortedKeys(c.Profiles) {
-		key := "profiles." + name
-		d.name(key, "profile", name, profileName, "use small letters, digits and hyphens, at most 32: it becomes part of a URL")
-		d.each(key+".servers", c.Profiles[name].Servers, func(key, server string) {
-			if slices.Contains(servers, server) {
-				return
-			}
-			hint := "add it under servers, or take it out here; servers kept in the database are named by tools: [NAME__*]"
-			if near := closest(server, servers); near != "" {
-				hint = "did you mean " + near + "?"
-			}
-			d.fail(d.places[key], hint, "%s: there is no server %q", key, server)
-		})
-		d.each(key+".tools", c.Profiles[name].Tools, func(key, tool string) {
-			d.name(key, "tool", tool, `^([A-Za-z0-9_-]{1,48}|[A-Za-z0-9_-]{0,47}\*)$`, "write the name that agents see, or its beginning and a *")
-		})
-		if p := c.Profiles[name]; p.Bare && (len(p.Servers) != 1 || len(p.Tools) > 0) {
-			d.fail(d.places[key+".bare"], "give it one server and no tools, or take bare out",
-				"%s.bare: names can only stay as they are where all are of one server, and this profile has %d servers and %d tools", key, len(p.Servers), len(p.Tools))
-		}
-	}
-}
-
 // server checks one upstream; key is "" for one that stands alone.
 func (d *decoder) server(key string, s *Server, dir string) {
 	place := func(k string) string { return join(key, k) }
@@ -100,14 +83,15 @@ func (d *decoder) server(key string, s *Server, dir string) {
 		d.fail(d.places[place("openapi")], "keep one of them", "%s has openapi beside a command or a url", named(key))
 		return
 	case s.Command != "":
-		d.stray(key, "url", "headers", "base", "auth", "token_url")
+		d.stray(key, "url", "headers", "oauth", "base", "auth", "token_url")
 		d.command(place("command"), s, dir)
 	case s.OpenAPI != "":
-		d.stray(key, ofCommands...)
+		d.stray(key, append(ofCommands, "oauth")...)
 		d.api(key, s, dir)
 	default:
 		d.stray(key, append(ofCommands, "base", "auth", "token_url")...)
 		d.endpoint(place("url"), s.URL)
+		d.oauth(key, s)
 	}
 	if _, set := d.places[place("isolation")]; set || s.Command != "" {
 		if !set {
@@ -151,7 +135,7 @@ func named(key string) string {
 func (d *decoder) stray(key string, names ...string) {
 	for _, n := range names {
 		if p, set := d.places[join(key, n)]; set {
-			d.fail(p, "remove it: servers with a command have args, env, isolation, egress, secrets, roots, limits and idle; those with a url have headers; those with openapi have headers, base, auth and token_url",
+			d.fail(p, "remove it: servers with a command have args, env, isolation, egress, secrets, roots, limits and idle; those with a url have headers and oauth; those with openapi have headers, base, auth and token_url",
 				"%s does not fit this kind of server", join(key, n))
 		}
 	}
@@ -224,11 +208,19 @@ func (d *decoder) numbers(c *Config) {
 	d.within("limits.burst", c.Limits.Burst > 0, "at least 1")
 	d.within("limits.bytes", c.Limits.Bytes >= KiB, "at least 1KiB")
 	d.within("limits.body", c.Limits.Body >= KiB && c.Limits.Body <= GiB, "between 1KiB and 1GiB")
+	d.within("limits.answer", c.Limits.Answer >= time.Second && c.Limits.Answer <= 24*time.Hour, "between 1s and 24h")
 	d.within("limits.concurrency", c.Limits.Concurrency > 0, "at least 1")
 	d.within("limits.total", c.Limits.Total > 0, "at least 1")
+	t := c.Limits.Tenant
+	d.within("limits.tenant.rate", t.Rate >= 0 && t.Rate <= 1e6, "0, or up to 1000000")
+	d.within("limits.tenant.burst", t.Burst >= 0 && (t.Burst == 0 || t.Rate > 0), "0, or beside a rate")
+	d.within("limits.tenant.concurrency", t.Concurrency >= 0, "0 or more")
 	d.ledger(c)
 	d.within("redact.max_bytes", c.Redact.MaxBytes >= 4*KiB && c.Redact.MaxBytes <= GiB, "between 4KiB and 1GiB")
 	d.each("redact.pii", c.Redact.PII, func(key, v string) { d.oneOf(key, v, "card", "ssn", "email") })
+	d.each("redact.images", c.Redact.Images, func(key, host string) {
+		d.name(key, "host", host, `^(\*|(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)$`, "write img.example.com, *.example.com for all below it, or * for all")
+	})
 	d.oneOf("redact.outbound", c.Redact.Outbound, OutboundApprove, OutboundDeny, OutboundOff)
 	d.within("redact.taint", c.Redact.Taint >= 0 && c.Redact.Taint <= 30*24*time.Hour, "between 0s and 720h")
 	d.each("messages.internal", c.Messages.Internal, func(key, domain string) {

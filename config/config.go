@@ -23,16 +23,23 @@ type Config struct {
 	// File is the absolute path that it was read from, "" for Default.
 	File string `yaml:"-"`
 
-	Listen   string             `yaml:"listen"`   // HOST:PORT of the agents' door: 127.0.0.1:7450
-	Hosts    []string           `yaml:"hosts"`    // names in the Host header beside loopback ones: none
-	Origins  []string           `yaml:"origins"`  // web pages that may talk to the gateway, https://HOST[:PORT]: none
-	Data     string             `yaml:"data"`     // the data folder: "", which means the one given to the program
-	Store    string             `yaml:"store"`    // sqlite, or a URL postgres://…, in which relative files are made absolute: sqlite
-	Agents   map[string]Agent   `yaml:"agents"`   // beside those in the database: none
-	Servers  map[string]Server  `yaml:"servers"`  // beside those in the database: none
-	Profiles map[string]Profile `yaml:"profiles"` // subsets of the tools at /mcp/NAME: none
-	Policies string             `yaml:"policies"` // folder of *.cedar: policies
-	Tools    string             `yaml:"tools"`    // folder of tool manifests: tools
+	places map[string]pos `yaml:"-"` // of what was set, by path
+
+	Listen    string             `yaml:"listen"`    // HOST:PORT of the agents' door: 127.0.0.1:7450
+	Advertise string             `yaml:"advertise"` // HOST:PORT where the other gateways of the database reach this one: "", which is listen if that names a host
+	Hosts     []string           `yaml:"hosts"`     // names in the Host header beside loopback ones: none
+	Origins   []string           `yaml:"origins"`   // web pages that may talk to the gateway, https://HOST[:PORT]: none
+	Data      string             `yaml:"data"`      // the data folder: "", which means the one given to the program
+	Store     string             `yaml:"store"`     // sqlite, or a URL postgres://…, in which relative files are made absolute: sqlite
+	Agents    map[string]Agent   `yaml:"agents"`    // beside those in the database: none
+	Servers   map[string]Server  `yaml:"servers"`   // beside those in the database: none
+	Profiles  map[string]Profile `yaml:"profiles"`  // subsets of the tools at /mcp/NAME: none
+	Policies  string             `yaml:"policies"`  // folder of *.cedar: policies
+	Tools     string             `yaml:"tools"`     // folder of tool manifests: tools
+
+	URL       string            `yaml:"url"`       // the gateway's origin behind a reverse proxy, https://HOST[:PORT]: "", none
+	Proxies   []string          `yaml:"proxies"`   // CIDR ranges of proxies whose X-Forwarded-Proto, -Host and -Prefix are believed: none
+	Endpoints map[string]string `yaml:"endpoints"` // profile by the URL of an MCP endpoint behind a proxy, "" for the default one: none
 
 	Sandbox     Sandbox     `yaml:"sandbox"`
 	Idempotency Idempotency `yaml:"idempotency"`
@@ -77,6 +84,7 @@ type Server struct {
 
 	URL     string            `yaml:"url"`          // streamable HTTP endpoint
 	Headers map[string]string `yaml:"headers,text"` // sent with each request: none; may hold ${secret:NAME}
+	OAuth   OAuth             `yaml:"oauth"`        // how the gateway is authorised there: not at all
 
 	OpenAPI  string            `yaml:"openapi"`   // file or URL of the OpenAPI 3 document of an HTTP API
 	Base     string            `yaml:"base"`      // where its calls go: "", what the document says
@@ -87,6 +95,7 @@ type Server struct {
 	MaxLine Size          `yaml:"max_line"` // longest message: 16MiB
 	Calls   int           `yaml:"calls"`    // at once: 0, which is 64
 	Queue   int           `yaml:"queue"`    // calls that may wait for one of those, more are told to come back: 0, which is 256
+	Wait    time.Duration `yaml:"wait"`     // of a call for one of those, before it is told to come back: 0s, which is 30s
 }
 
 // A Root is a folder of the host that a server sees, at the same path.
@@ -126,13 +135,6 @@ func (s Server) Confinement() sallyport.Confinement {
 		c.Inject = append(c.Inject, sallyport.Injected{SecretGrant: sallyport.SecretGrant{Name: v.Name, Header: v.Header, Prefix: v.Prefix, Host: v.Host}})
 	}
 	return c
-}
-
-// A Profile is a named subset of the tools.
-type Profile struct {
-	Servers []string `yaml:"servers"` // every tool of these servers, and what they hold
-	Tools   []string `yaml:"tools"`   // exposed names; a * at the end means "begins with"
-	Bare    bool     `yaml:"bare"`    // names and addresses stay as its one server has them: false
 }
 
 // Sandbox says where code runs.
@@ -177,7 +179,7 @@ func (l SandboxLimits) Limits() sallyport.Limits {
 
 // Egress says what the broker may reach beyond public addresses.
 type Egress struct {
-	Private []string `yaml:"private"` // CIDR ranges of private networks that are allowed: none
+	Private []string `yaml:"private"` // CIDR ranges of private networks that are allowed, to HTTP APIs and to the sandboxes of a host that serve starts: none
 }
 
 // Secrets say where the keys are.
@@ -231,8 +233,18 @@ type Limits struct {
 	Concurrency int     `yaml:"concurrency"` // calls in flight of one principal: 64
 	Total       int     `yaml:"total"`       // calls in flight of all: 4096
 
+	Answer time.Duration `yaml:"answer"` // for a client to answer what a server asks in the middle of a call: 10m
+	Tenant TenantLimits  `yaml:"tenant"` // of all agents together, at every gateway of the database
+
 	Windows []Window `yaml:"windows"` // sums of money that need a human: none
 	Quotas  []Quota  `yaml:"quotas"`  // counts of calls that may change something: none
+}
+
+// TenantLimits bound what all agents do together. Zero is no bound.
+type TenantLimits struct {
+	Rate        float64 `yaml:"rate"`        // calls per second: 0
+	Burst       int     `yaml:"burst"`       // calls at once: 0, as many as rate
+	Concurrency int     `yaml:"concurrency"` // calls in flight: 0
 }
 
 // A Window is a sum that needs a human, over a span of time.
@@ -266,6 +278,7 @@ type Idempotency struct {
 type Redact struct {
 	MaxBytes Size          `yaml:"max_bytes"` // of one result, at least 4KiB: 1MiB
 	PII      []string      `yaml:"pii"`       // of card, ssn, email: card, ssn
+	Images   []string      `yaml:"images"`    // hosts whose images clients may load because of a result, *.NAME for those below, * for all: none
 	Outbound string        `yaml:"outbound"`  // a call whose arguments would carry a secret out: approve, deny or off: approve
 	Taint    time.Duration `yaml:"taint"`     // how long an agent needs a human for more, after it read what strangers wrote; 0s means never: 30m
 }
@@ -317,7 +330,7 @@ func Default() *Config {
 		Approvals: Approvals{Wait: 5 * time.Minute, DecideBy: time.Hour, RunBy: 15 * time.Minute, Cooldown: 5 * time.Minute,
 			PerAgent: 20, PerTenant: 500, Irreversible: Approvers{Quorum: 1}, Passkeys: PasskeysEnrolled, Webhooks: map[string]Webhook{}},
 		Sagas:       Sagas{Plans: "sagas", OpenFor: 15 * time.Minute, OnTimeout: "rollback", Lease: 30 * time.Second, Concurrency: 16},
-		Limits:      Limits{Rate: 100, Burst: 200, Bytes: 32 * MiB, Body: 4 * MiB, Concurrency: 64, Total: 4096},
+		Limits:      Limits{Rate: 100, Burst: 200, Bytes: 32 * MiB, Body: 4 * MiB, Concurrency: 64, Total: 4096, Answer: 10 * time.Minute},
 		Idempotency: Idempotency{Retention: 7 * 24 * time.Hour, Open: 1000, Outputs: 64 * MiB, Lease: time.Minute, Wait: 10 * time.Second},
 		Redact:      Redact{MaxBytes: 1 * MiB, PII: []string{"card", "ssn"}, Outbound: OutboundApprove, Taint: 30 * time.Minute},
 		Telemetry:   Telemetry{Sample: 1, Metrics: true, Log: "info"},
@@ -342,28 +355,3 @@ func (l Limits) Vocabulary() (windows []sallyport.Window, quotas []sallyport.Quo
 }
 
 const day = 24 * time.Hour
-
-// ProfileTools returns what each profile holds, as exposed names and
-// beginnings of names with a * at the end.
-func (c *Config) ProfileTools() map[string][]string {
-	out := make(map[string][]string, len(c.Profiles))
-	for name, p := range c.Profiles {
-		tools := make([]string, 0, len(p.Servers)+len(p.Tools))
-		for _, s := range p.Servers {
-			tools = append(tools, s+"__*")
-		}
-		out[name] = append(tools, p.Tools...)
-	}
-	return out
-}
-
-// BareServers returns, by profile, the one server of those with bare names.
-func (c *Config) BareServers() map[string]string {
-	out := map[string]string{}
-	for name, p := range c.Profiles {
-		if p.Bare && len(p.Servers) == 1 {
-			out[name] = p.Servers[0]
-		}
-	}
-	return out
-}

@@ -18,6 +18,7 @@ const file = "/etc/sallyport/sallyport.yaml"
 func TestEverything(t *testing.T) {
 	c, err := config.Parse(file, []byte(`
 listen: "[::1]:0"
+advertise: "10.0.0.7:7450"
 data: ../data
 store: postgres://app@db/sallyport
 agents:
@@ -50,6 +51,7 @@ limits:
   body: 64KiB
   concurrency: 3
   total: 9
+  answer: 90s
   windows: [{currency: eur, limit: 1000.50, per: 1h, by: recipient, tool: "bank__*"}, {limit: "7"}]
   quotas: [{tool: mail__send, agent: old, calls: 5, per: 1m}, {calls: 9}]
 idempotency: {retention: 24h, open: 7, outputs: 1MiB, lease: 2s, wait: 3s}
@@ -62,7 +64,7 @@ telemetry: {endpoint: "http://127.0.0.1:4318", sample: 0, metrics: false, log: d
 		t.Fatal(err)
 	}
 	want := &config.Config{
-		File: file, Listen: "[::1]:0", Data: "/etc/data", Store: "postgres://app@db/sallyport",
+		File: file, Listen: "[::1]:0", Advertise: "10.0.0.7:7450", Data: "/etc/data", Store: "postgres://app@db/sallyport",
 		Agents: map[string]config.Agent{"reporter": {Roles: []string{"reader", "writer"}}, "old": {Suspended: true}},
 		Servers: map[string]config.Server{
 			"files": {
@@ -75,7 +77,7 @@ telemetry: {endpoint: "http://127.0.0.1:4318", sample: 0, metrics: false, log: d
 				Timeout: config.DefaultTimeout, MaxLine: config.DefaultMaxLine,
 			},
 		},
-		Profiles: map[string]config.Profile{"support": {Servers: []string{"web"}, Tools: []string{"files__read", "run_*"}}},
+		Profiles: map[string]config.Profile{"support": {Servers: []string{"web"}, Tools: []string{"files__read", "run_*"}, SearchAbove: 40}},
 		Policies: "/srv/policies", Tools: "/etc/sallyport/t",
 		Sandbox: config.Sandbox{Host: "/etc/sallyport/sandboxd.sock", Image: "python", Runs: 2, Queue: 7, Warm: 3, Limits: config.SandboxLimits{
 			Timeout: 5 * time.Second, Memory: config.GiB, Processes: 8, Disk: 2 * config.MiB, Output: 64 * config.KiB, CPUs: 0.5,
@@ -84,7 +86,7 @@ telemetry: {endpoint: "http://127.0.0.1:4318", sample: 0, metrics: false, log: d
 		Approvals: config.Approvals{DecideBy: 2 * time.Hour, RunBy: time.Minute, Cooldown: time.Minute, PerAgent: 3, PerTenant: 9,
 			Irreversible: config.Approvers{Groups: []string{"finance", "security"}, Quorum: 2}, Escalate: config.Escalate{After: time.Hour, Groups: []string{"board"}}, Passkeys: "enrolled", Webhooks: map[string]config.Webhook{}},
 		Sagas: config.Sagas{Plans: "/etc/sallyport/p", OpenFor: time.Minute, OnTimeout: "park", Lease: 5 * time.Second, Concurrency: 2},
-		Limits: config.Limits{Rate: 2.5, Burst: 5, Bytes: 1e6, Body: 64 * config.KiB, Concurrency: 3, Total: 9,
+		Limits: config.Limits{Rate: 2.5, Burst: 5, Bytes: 1e6, Body: 64 * config.KiB, Concurrency: 3, Total: 9, Answer: 90 * time.Second,
 			Windows: []config.Window{{Currency: "eur", Limit: "1000.50", Per: time.Hour, By: "recipient", Tool: "bank__*"}, {Limit: "7"}},
 			Quotas:  []config.Quota{{Tool: "mail__send", Agent: "old", Calls: 5, Per: time.Minute}, {Calls: 9}}},
 		Idempotency: config.Idempotency{Retention: 24 * time.Hour, Open: 7, Outputs: config.MiB, Lease: 2 * time.Second, Wait: 3 * time.Second},
@@ -93,11 +95,11 @@ telemetry: {endpoint: "http://127.0.0.1:4318", sample: 0, metrics: false, log: d
 		Audit:       config.Audit{Strict: true, Heads: "/etc/sallyport/heads"},
 		Telemetry:   config.Telemetry{Endpoint: "http://127.0.0.1:4318", Log: "debug"},
 	}
-	if !reflect.DeepEqual(c, want) {
+	if !reflect.DeepEqual(c.Unplaced(), want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
-	if got := c.ProfileTools()["support"]; !reflect.DeepEqual(got, []string{"web__*", "files__read", "run_*"}) {
-		t.Errorf("ProfileTools = %q", got)
+	if got := c.Shapes()["support"].Names; !reflect.DeepEqual(got, []string{"web__*", "files__read", "run_*"}) {
+		t.Errorf("Shapes = %q", got)
 	}
 	windows, quotas := c.Limits.Vocabulary()
 	if !reflect.DeepEqual(windows, []sallyport.Window{{Tool: "bank__*", Currency: "EUR", Limit: "1000.50", Per: time.Hour, By: "recipient"},
@@ -117,7 +119,7 @@ func TestStarterIsDefault(t *testing.T) {
 	want := config.Default()
 	want.File, want.Policies, want.Tools = file, "/etc/sallyport/policies", "/etc/sallyport/tools"
 	want.Sagas.Plans = "/etc/sallyport/sagas"
-	if !reflect.DeepEqual(c, want) {
+	if !reflect.DeepEqual(c.Unplaced(), want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
 	// The examples work too once the # is taken away.
@@ -186,7 +188,7 @@ func TestTO59_RefusedWhole(t *testing.T) {
 		{"no retention", "idempotency: {retention: 1m}\n", "idempotency.retention must be", ""},
 		{"no lease", "idempotency: {lease: 1ms}\n", "idempotency.lease must be", ""},
 		{"no outputs", "idempotency: {outputs: 1KiB}\n", "idempotency.outputs must be at least 1MiB", ""},
-		{"unknown key, none near", "zzz: 1\n", `unknown key "zzz"`, "the keys here are listen, hosts"},
+		{"unknown key, none near", "zzz: 1\n", `unknown key "zzz"`, "the keys here are listen, advertise, hosts"},
 		{"duplicate key", "listen: a:1\ntools: t\nlisten: b:2\n", "yaml:3:1: listen is set twice; first at line 1", "keep one"},
 		{"duplicate server", "servers:\n  a: {command: x}\n  a: {command: y}\n", "yaml:3:3: servers.a is set twice", ""},
 		{"duplicate, quoted", "listen: a:1\n\"listen\": b:2\n", "yaml:2:1: listen is set twice", ""},

@@ -42,6 +42,9 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, text bool) {
 	case Size:
 		unit(d, n, v, path, ParseSize, sizeHint)
 		return
+	case Value:
+		d.anything(n, v, path)
+		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:
@@ -185,8 +188,11 @@ func (d *decoder) table(n ast.Node, v reflect.Value, path string, text bool) {
 	for _, p := range d.pairs(n, path, "write NAME: and what belongs to it below, indented") {
 		key, _ := keyOf(p)
 		item := reflect.New(v.Type().Elem()).Elem()
-		if item.Type() == reflect.TypeFor[Server]() {
+		switch item.Type() {
+		case reflect.TypeFor[Server]():
 			item.Set(reflect.ValueOf(defaultServer()))
+		case reflect.TypeFor[Profile]():
+			item.Set(reflect.ValueOf(Profile{SearchAbove: DefaultSearchAbove}))
 		}
 		d.set(p, join(path, key), func(path string) { d.value(p.Value, item, path, text) })
 		out.SetMapIndex(reflect.ValueOf(key), item)

@@ -66,7 +66,7 @@ func Parse(file string, data []byte) (*Config, error) {
 	}
 	d.value(root, reflect.ValueOf(c).Elem(), "", false)
 	if len(d.found) == 0 {
-		c.File = file
+		c.File, c.places = file, d.places
 		d.check(c, filepath.Dir(file))
 	}
 	if len(d.found) > 0 {
