@@ -33,6 +33,7 @@ type Server struct {
 	Audit        Audit
 	Tools        Tools
 	Servers      Servers
+	ServerLogins ServerLogins
 	Reservations Reservations
 	Secrets      Secrets
 	Sandbox      Sandbox
@@ -104,6 +105,8 @@ func (s *Server) routes() []route {
 		{"POST", "/api/v1/servers", operator, "add an upstream server", s.addServer},
 		{"DELETE", "/api/v1/servers/{name}", operator, "remove an upstream server", s.removeServer},
 		{"POST", "/api/v1/servers/{name}/update", operator, "install a server's package afresh, and start it again", s.updateServer},
+		{"POST", "/api/v1/servers/{name}/login", operator, "begin a login at a server's authorization server", s.loginServer},
+		{"POST", "/api/v1/servers/{name}/logout", operator, "forget what such a login gave", s.logoutServer},
 		{"GET", "/api/v1/reservations", operator, "list reservations", s.listReservations},
 		{"POST", "/api/v1/reservations/resolve", operator, "say how a call of unknown outcome ended", s.resolve},
 		{"GET", "/api/v1/sagas", operator, "list sagas", s.listSagas},
@@ -229,6 +232,7 @@ var statuses = map[sallyport.Code]int{
 	sallyport.Rejected: 403, sallyport.Pending: 202, sallyport.Conflict: 422, sallyport.InFlight: 409,
 	sallyport.OutcomeUnknown: 502, sallyport.RateLimited: 429, sallyport.TooLarge: 413, sallyport.Quarantined: 403,
 	sallyport.Timeout: 504, sallyport.Canceled: 499, sallyport.Unavailable: 503, sallyport.Upstream: 502,
+	sallyport.AuthorizationRequired: 424,
 }
 
 // A Failure is the body of every answer that is not a success.

@@ -39,7 +39,7 @@ func (d *desk) Await(_ context.Context, req sallyport.Request, _ time.Duration, 
 func (d *desk) Explain(_ context.Context, req sallyport.Request) (gateway.Explanation, error) {
 	return gateway.Explanation{Principal: "a", Tool: req.Operation.Target}, d.answer
 }
-func (d *desk) Issue(_ context.Context, agent, actor string) (string, time.Time, error) {
+func (d *desk) Issue(_ context.Context, agent, _, actor string) (string, time.Time, error) {
 	return "token of " + agent + " for " + actor, time.Unix(1, 0), nil
 }
 func (d *desk) Login(_ context.Context, p Peer, name, password string) (time.Time, error) {
@@ -153,6 +153,8 @@ var operations = map[string]string{
 	"POST /api/v1/tools/{name}/approve":      "operators' records",
 	"DELETE /api/v1/servers/{name}":          "operators' records",
 	"POST /api/v1/servers/{name}/update":     "operators' records",
+	"POST /api/v1/servers/{name}/login":      "operators' records",
+	"POST /api/v1/servers/{name}/logout":     "operators' records",
 	"POST /api/v1/reservations/resolve":      "an operator's word on a call that is over",
 	"POST /api/v1/audit/retire":              "a human's word on the record of a gateway that is gone",
 	"PUT /api/v1/secrets/{name}":             "operators' records",

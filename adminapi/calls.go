@@ -67,7 +67,7 @@ func (s *Server) callTool(c call) (any, error) {
 	if err := c.body(&in); err != nil {
 		return nil, err
 	}
-	token, _, err := s.Tokens.Issue(c.Context(), in.Agent, c.actor())
+	token, _, err := s.Tokens.Issue(c.Context(), in.Agent, in.Profile, c.actor())
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *Server) explain(c call) (any, error) {
 	if err := c.body(&in); err != nil {
 		return nil, err
 	}
-	token, _, err := s.Tokens.Issue(c.Context(), in.Agent, c.actor())
+	token, _, err := s.Tokens.Issue(c.Context(), in.Agent, in.Profile, c.actor())
 	if err != nil {
 		return nil, err
 	}
@@ -98,11 +98,11 @@ func (s *Server) explain(c call) (any, error) {
 }
 
 func (s *Server) token(c call) (any, error) {
-	var in struct{ Agent string }
+	var in struct{ Agent, Profile string }
 	if err := c.body(&in); err != nil {
 		return nil, err
 	}
-	token, expires, err := s.Tokens.Issue(c.Context(), in.Agent, c.actor())
+	token, expires, err := s.Tokens.Issue(c.Context(), in.Agent, in.Profile, c.actor())
 	return struct {
 		Token   string    `json:"token"`
 		Expires time.Time `json:"expires"`

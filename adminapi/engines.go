@@ -20,7 +20,8 @@ type Caller interface {
 
 // Tokens issues short-lived tokens of agents. (oauth)
 type Tokens interface {
-	Issue(ctx context.Context, agent, actor string) (token string, expires time.Time, err error)
+	// Issue makes a token for one profile, "" is the default one.
+	Issue(ctx context.Context, agent, profile, actor string) (token string, expires time.Time, err error)
 }
 
 // Logins remembers, for 10 minutes and only in memory, which human logged in
@@ -115,6 +116,39 @@ type Servers interface {
 	UpdateServer(ctx context.Context, name string, e sallyport.Entry) (ServerStatus, error)
 }
 
+// ServerLogins authorises the gateway at upstreams. (backend/upstream/authz)
+type ServerLogins interface {
+	// BeginLogin returns the address that a human opens.
+	BeginLogin(ctx context.Context, server string, w LoginWish, by string) (ServerLogin, error)
+	EndLogin(ctx context.Context, server string, w LoginWish, e sallyport.Entry) error
+}
+
+// A LoginWish says for whom a login is: an agent, a user, or the gateway.
+type LoginWish struct {
+	Agent  string `json:"agent,omitempty"`
+	User   string `json:"user,omitempty"`
+	Issuer string `json:"issuer,omitempty"` // confirms this authorization server
+}
+
+// A ServerLogin is one that a human can finish.
+type ServerLogin struct {
+	Server  string    `json:"server"`
+	For     string    `json:"for"`
+	URL     string    `json:"url"`
+	Issuer  string    `json:"issuer"`
+	Scopes  []string  `json:"scopes,omitempty"`
+	Expires time.Time `json:"expires"`
+}
+
+// A ServerGrant is what the gateway may do at an upstream, and for whom.
+type ServerGrant struct {
+	For    string    `json:"for"` // gateway, agent:ID or user:NAME
+	Issuer string    `json:"issuer,omitempty"`
+	Scopes []string  `json:"scopes,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+	Wants  string    `json:"wants,omitempty"` // what is missing
+}
+
 // A ServerStatus says how one upstream is.
 type ServerStatus struct {
 	Name      string   `json:"name"`
@@ -131,9 +165,13 @@ type ServerStatus struct {
 	Tools     int      `json:"tools"`
 	Restarts  int      `json:"restarts"`
 	Package   string   `json:"package,omitempty"` // what was installed for it just now, with its integrity
+	Circuit   string   `json:"circuit,omitempty"` // closed: calls go to it; open: none does for a while; half_open: one does, to see
+	Opened    uint64   `json:"opened,omitempty"`  // how often it was opened
 	Error     string   `json:"error,omitempty"`
 	Warnings  []string `json:"warnings,omitempty"`
 	Stderr    string   `json:"stderr,omitempty"`
+
+	OAuth []ServerGrant `json:"oauth,omitempty"` // of a server that needs authorisation
 }
 
 // Reservations keeps what idempotency remembers.

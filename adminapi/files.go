@@ -58,7 +58,7 @@ func (d *download) Write(b []byte) (int, error) {
 // move goes the whole path as the agent whose session it is.
 func (s *Server) move(c call, args map[string]any, t *sallyport.Transfer) (any, error) {
 	q := c.URL.Query()
-	token, _, err := s.Tokens.Issue(c.Context(), q.Get("agent"), c.actor())
+	token, _, err := s.Tokens.Issue(c.Context(), q.Get("agent"), "", c.actor())
 	if err != nil {
 		return nil, err
 	}

@@ -105,6 +105,7 @@ func (s *Server) letIn(config json.RawMessage) any {
 		Egress    []string `json:"egress,omitempty"`
 		Roots     any      `json:"roots,omitempty"`
 		Secrets   any      `json:"secrets,omitempty"` // their names
+		OAuth     any      `json:"oauth,omitempty"`   // with references to secrets
 	}
 	if err := json.Unmarshal(config, &in); err != nil {
 		return nil // AddServer refuses it
