@@ -42,6 +42,9 @@ func (a *App) callCommand() *cobra.Command {
 			if err := a.Show(res, func() error { return a.showResult(res) }); err != nil {
 				return err
 			}
+			if res.IsError && waits(res.Result) {
+				return Exit(ExitPending)
+			}
 			if res.IsError {
 				return Exit(ExitTool)
 			}
@@ -117,7 +120,7 @@ func (a *App) AgentOr(id string) (string, error) {
 }
 
 func (a *App) tokenCommand() *cobra.Command {
-	var agent string
+	var agent, profile string
 	cmd := &cobra.Command{
 		Use: "token", Short: "Print a short-lived bearer token of an agent", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -129,13 +132,14 @@ func (a *App) tokenCommand() *cobra.Command {
 				Token   string    `json:"token"`
 				Expires time.Time `json:"expires"`
 			}
-			if err := a.API(cmd.Context(), "POST", "/tokens", map[string]string{"agent": id}, &t); err != nil {
+			if err := a.API(cmd.Context(), "POST", "/tokens", map[string]string{"agent": id, "profile": profile}, &t); err != nil {
 				return err
 			}
 			return a.Show(t, func() error { _, err := fmt.Fprintln(a.Out, t.Token); return err })
 		},
 	}
 	cmd.Flags().StringVar(&agent, "agent", "", "agent to act as (default: the one that init made)")
+	cmd.Flags().StringVar(&profile, "profile", "", "profile that it is for, at /mcp/PROFILE (default: /mcp)")
 	return cmd
 }
 

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -69,7 +70,7 @@ func ExitCode(err error) int {
 		return ExitDenied
 	case sallyport.Pending:
 		return ExitPending
-	case sallyport.Unavailable, sallyport.RateLimited, sallyport.InFlight, sallyport.Internal:
+	case sallyport.Unavailable, sallyport.RateLimited, sallyport.InFlight, sallyport.Internal, sallyport.AuthorizationRequired:
 		return ExitUnavailable
 	default: // upstream_error, timeout, outcome_unknown, canceled
 		return ExitTool
@@ -121,6 +122,9 @@ func (a *App) Report(err error) {
 	}
 	if e.CallID != "" {
 		fmt.Fprintf(a.Err, "  call: %s\n", visible.String(e.CallID))
+	}
+	if e.RetryAfter > 0 {
+		fmt.Fprintf(a.Err, "  retry_after: %s\n", max(e.RetryAfter.Round(time.Second), time.Second))
 	}
 	hint := e.Hint
 	if e.Code == sallyport.Pending && e.Ticket != "" {

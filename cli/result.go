@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/adminapi"
 	"sallyport.dev/sallyport/redact/visible"
 )
@@ -45,6 +46,16 @@ func (r toolResult) ran() *ranCode {
 		return nil
 	}
 	return &c
+}
+
+// waits tells whether a script had to end because a call of its waits for a human.
+func waits(result json.RawMessage) bool {
+	var r struct {
+		Structured struct {
+			Code sallyport.Code `json:"code"`
+		} `json:"structuredContent"`
+	}
+	return json.Unmarshal(result, &r) == nil && r.Structured.Code == sallyport.Pending
 }
 
 // showResult prints a result the way a terminal can take it: only what would

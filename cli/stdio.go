@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -53,6 +55,10 @@ func (a *App) stdioCommand() *cobra.Command {
 				file = filepath.Join(a.Data, "agents", id+".json")
 			}
 			c, err := readCredential(file)
+			if errors.Is(err, fs.ErrNotExist) {
+				return &sallyport.Error{Code: sallyport.NotFound, Message: "there is no credential " + file,
+					Hint: "make it like agents/agent.json of the data folder, mode 0600, with the secret that `sallyport agents add` or `agents rotate` printed"}
+			}
 			if err != nil {
 				return err
 			}

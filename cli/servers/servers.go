@@ -30,7 +30,7 @@ type app struct{ *cli.App }
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	cmd := &cobra.Command{Use: "servers", Short: "Add, list and remove upstream MCP servers"}
-	cmd.AddCommand(a.add(), a.list(), a.logs(), a.update(), &cobra.Command{
+	cmd.AddCommand(a.add(), a.list(), a.logs(), a.update(), a.login(), a.logout(), &cobra.Command{
 		Use: "remove NAME", Short: "Remove a server that was added with `servers add`", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Did(cmd, "DELETE", "/servers/"+url.PathEscape(args[0]), nil, "removed "+args[0])
@@ -43,6 +43,8 @@ func Command(c *cli.App) *cobra.Command {
 type addition struct {
 	link, isolation, mocked    string
 	env, headers, reach, roots []string
+	oauth                      string
+	oauthSet                   []string
 	api                        apidoc.Flags
 }
 
@@ -74,7 +76,9 @@ func (a app) add() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&n.link, "url", "", "address of a streamable HTTP server")
+	f.StringVar(&n.link, "url", "", "address of a server over HTTP: streamable, or the older HTTP+SSE")
+	f.StringVar(&n.oauth, "oauth", "", "the server wants OAuth: whose tokens its calls are made with, gateway, agent or user")
+	f.StringArrayVar(&n.oauthSet, "oauth-set", nil, "KEY=VALUE of the server's oauth: grant, issuer, client_id, client_secret, private_key, metadata_url, or scopes (with spaces between)")
 	n.api.Add(f)
 	f.StringVar(&n.mocked, "mock", "", "FILE with tools and canned answers: adds a server that gives them; the name mock alone adds a sample")
 	f.StringVar(&n.isolation, "isolation", "", "gvisor (default): in a sandbox; uid: as a user of its own; none: as the gateway's own user, which is not isolation")
@@ -87,12 +91,18 @@ func (a app) add() *cobra.Command {
 
 // describe adds to a server's settings what is not about an HTTP API.
 func (n *addition) describe(config map[string]any, argv []string) error {
+	if (n.api.Source != "" || n.link != "") && n.isolation+strings.Join(n.reach, "")+strings.Join(n.roots, "") != "" {
+		return errors.New("--isolation, --egress and --root are about a program that this host starts: a server behind an address runs elsewhere, and nothing here can confine it")
+	}
 	switch {
 	case n.api.Source != "":
 	case n.link != "" && len(argv) > 0, n.link == "" && len(argv) == 0:
 		return errors.New("give either --url URL or -- COMMAND [ARG…], or --openapi FILE|URL")
 	case n.link != "":
 		config["url"] = n.link
+		if err := n.authorise(config); err != nil {
+			return err
+		}
 	default:
 		config["command"], config["args"] = argv[0], argv[1:]
 		confine(config, n.isolation, n.reach, n.roots)
