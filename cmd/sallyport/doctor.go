@@ -76,6 +76,10 @@ func (a *program) examine(ctx context.Context) []finding {
 	if s := st.Readiness.Sandbox; none == nil || s != "up" && s != noSandbox {
 		c.add("sandbox images", none, said)
 	}
+	if self, err := os.Executable(); err == nil {
+		said, wrong := whole.Programs(filepath.Dir(self), "sallyport-sandboxd", gvisor.RuntimeProgram, "sallyport-init")
+		c.add("programs", wrong, said)
+	}
 	c.add("gateway", err, fmt.Sprintf("%s as uid %d, policy version %s", st.MCPURL, st.UID, st.Readiness.Policy))
 	if err != nil {
 		return c.all
@@ -105,8 +109,16 @@ func (a *program) examine(ctx context.Context) []finding {
 		said, wrong := deciding.Finding(w)
 		c.add("webhook "+w.Name, wrong, said)
 	}
+	c.all = append(c.all, whole.Servers(ctx, &a.App)...)
 	for _, name := range slices.Sorted(maps.Keys(st.Isolated)) {
 		c.add("server "+name, nil, st.Isolated[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(st.Logins)) {
+		var missing error
+		if wants := st.Logins[name]; wants != "" {
+			missing = &sallyport.Error{Message: wants, Hint: "`sallyport servers login " + name + "` prints the address that somebody opens"}
+		}
+		c.add("login at "+name, missing, "authorised")
 	}
 	for _, s := range st.Unisolated {
 		c.add("server "+s, &sallyport.Error{Message: "runs as the gateway's own user: isolation none", Hint: "take the line out: in a sandbox is the default; isolation: uid is a user of its own"}, "")

@@ -10,24 +10,31 @@ import (
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/backend/openapi"
 	sagatools "sallyport.dev/sallyport/backend/saga"
+	"sallyport.dev/sallyport/backend/search"
+	"sallyport.dev/sallyport/cmd/sallyport/deciding"
+	"sallyport.dev/sallyport/cmd/sallyport/scripts"
+	"sallyport.dev/sallyport/cmd/sallyport/settings"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/gateway"
 	"sallyport.dev/sallyport/gateway/outbound"
 	"sallyport.dev/sallyport/limit"
+	together "sallyport.dev/sallyport/limit/tenant"
+	"sallyport.dev/sallyport/pause"
 	"sallyport.dev/sallyport/saga"
 	"sallyport.dev/sallyport/saga/plan"
 	"sallyport.dev/sallyport/store/relational"
 )
 
-// gateways builds the two gateways of a house, which share every engine: that
-// of the doors, and that of the steps of sagas. They differ in whose credentials
-// they take: no door reaches the second, and no token of the first is good there.
+// gateways builds the gateways of a house, which share every engine: that of the doors,
+// that of the steps of sagas, that of what scripts call. They differ in whose credentials
+// they take: no door reaches the last two, and no token of the first is good there.
 func (h *house) gateways(ctx context.Context, db *relational.Store, journal *audit.Log, identities gateway.Authenticator, tickets *approval.Engine, log *slog.Logger) error {
 	book, err := h.plans()
 	if err != nil {
 		return err
 	}
-	cfg, limiter := h.config, limit.New(limitConfig(h.config))
+	cfg := h.config
+	limiter := h.limiter(ctx, db, log)
 	authorizer := plan.Authorizer{Authorizer: h.policies, Book: book}
 	ask := cfg.Approvals.Irreversible
 	windows, quotas := cfg.Limits.Vocabulary()
@@ -44,7 +51,7 @@ func (h *house) gateways(ctx context.Context, db *relational.Store, journal *aud
 			Assessor:      plan.Assessor{Next: h.risk, Book: book},
 			Authorizer:    policies,
 			Ledger:        db,
-			Tickets:       patient{tickets, ctx},
+			Tickets:       deciding.Patient{Tickets: tickets, Serving: ctx},
 			Sanitiser:     h.redact,
 			Journal:       journal,
 			Backends:      backends,
@@ -56,7 +63,8 @@ func (h *house) gateways(ctx context.Context, db *relational.Store, journal *aud
 			Plans:         plans,
 			Estimator:     h.risk,
 			Library:       h.library,
-			Limits:        gateway.CallLimits{DecideBy: cfg.Approvals.DecideBy, InFlight: cfg.Idempotency.Wait, Lease: cfg.Idempotency.Lease, Taint: cfg.Redact.Taint},
+			Held:          h.held,
+			Limits:        settings.Clocks(cfg),
 			Sandbox:       cfg.Sandbox.Limits.Limits(),
 			Image:         h.sandbox.image(),
 			Windows:       windows,
@@ -74,21 +82,26 @@ func (h *house) gateways(ctx context.Context, db *relational.Store, journal *aud
 	})
 	backends[plan.Backend] = sagatools.New(h.sagas)
 	h.gateway = build(identities, authorizer, h.sagas)
+	h.scripts = scripts.Wire(h.sandbox.Backend, db, h.gateway, authorizer, h.sagas, build)
+	backends[search.Key] = search.New(h.gateway.See)
 	return nil
 }
 
-// patient waits for humans only as long as the gateway serves: who waits when
-// it stops is told that the call still needs one.
-type patient struct {
-	gateway.Tickets
-	serving context.Context //nolint:containedctx // the gateway's life, not a call's
-}
-
-func (p patient) Wait(ctx context.Context, tenant, id string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.serving, cancel)()
-	return p.Tickets.Wait(ctx, tenant, id)
+// limiter bounds each agent, and where the operator says so all of them together.
+func (h *house) limiter(ctx context.Context, db *relational.Store, log *slog.Logger) gateway.Limiter {
+	each, t := limit.New(settings.Limits(h.config)), h.config.Limits.Tenant
+	bounds := together.Bounds{Rate: t.Rate, Burst: t.Burst, Concurrency: t.Concurrency}
+	if !bounds.Any() {
+		return each
+	}
+	all, done := together.New(each, db, bounds, log), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(done)
+		all.Run(ctx)
+	}()
+	h.closers = append([]func() error{func() error { cancel(); <-done; return nil }}, h.closers...)
+	return all
 }
 
 // plans are those that the operator keeps.
@@ -105,7 +118,7 @@ func (h *house) drive(ctx context.Context) {
 	go func() {
 		defer close(done)
 		for !h.warm.Load() {
-			if !pause(ctx, 20*time.Millisecond) {
+			if !pause.For(ctx, 20*time.Millisecond) {
 				return
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,18 +21,25 @@ import (
 	"sallyport.dev/sallyport/backend/openapi"
 	"sallyport.dev/sallyport/backend/sandbox"
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/backend/upstream/authz"
 	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/catalog/library"
+	"sallyport.dev/sallyport/catalog/profile"
 	"sallyport.dev/sallyport/cedar"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/cmd/sallyport/deciding"
 	"sallyport.dev/sallyport/cmd/sallyport/desk"
+	"sallyport.dev/sallyport/cmd/sallyport/front"
+	"sallyport.dev/sallyport/cmd/sallyport/holding"
+	"sallyport.dev/sallyport/cmd/sallyport/reach"
+	"sallyport.dev/sallyport/cmd/sallyport/settings"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/gateway"
-	"sallyport.dev/sallyport/limit"
+	"sallyport.dev/sallyport/gateway/held"
 	"sallyport.dev/sallyport/mcpserver"
 	"sallyport.dev/sallyport/mcpserver/stream"
 	"sallyport.dev/sallyport/oauth"
+	"sallyport.dev/sallyport/pause"
 	"sallyport.dev/sallyport/redact"
 	"sallyport.dev/sallyport/risk"
 	"sallyport.dev/sallyport/saga"
@@ -52,6 +58,7 @@ type house struct {
 	gateway  *gateway.Gateway
 	store    *relational.Store
 	steps    *gateway.Gateway // that the steps of sagas go through
+	scripts  *gateway.Gateway // that the calls of scripts go through
 	sagas    *saga.Engine
 	book     *plan.Book
 	policies *cedar.Engine
@@ -62,6 +69,7 @@ type house struct {
 	risk     *risk.Engine
 	redact   *redact.Sanitiser
 	stored   *secret.Values
+	box      *secret.Rows
 	upstream *upstream.Backend
 	apis     *openapi.Backend
 	sandbox  *sandboxHost
@@ -71,15 +79,17 @@ type house struct {
 	door     *mcpserver.Server
 	admin    http.Handler
 	deciding *deciding.Desk
+	held     *held.Calls
 	calls    telemetry.Calls
 
 	warm     atomic.Bool
 	stopping atomic.Bool
 	stale    atomic.Bool // the last reload was refused
 
-	reloading sync.Mutex         // guards manifests
+	reloading sync.Mutex         // guards manifests and shapes
 	manifests []catalog.Manifest // that the catalogue has
-	closers   []func() error     // in the order to close
+	shapes    map[string]profile.Profile
+	closers   []func() error // in the order to close
 }
 
 const tenant = sallyport.DefaultTenant
@@ -125,12 +135,17 @@ func (a *program) house(ctx context.Context, cfg *config.Config, log *slog.Logge
 		return nil, err
 	}
 	h.deciding = ways
+	if h.held, err = holding.New(cfg, db, vault.Derive("calls that wait for answers")); err != nil {
+		return nil, err
+	}
+	h.closers = append([]func() error{h.held.Close}, h.closers...)
 	if err := h.gateways(ctx, db, journal, identities, tickets, log); err != nil {
 		return nil, err
 	}
 	if a.alter != nil {
 		a.alter(h.gateway)
 		a.alter(h.steps)
+		a.alter(h.scripts)
 	}
 	if err := h.doors(a, db, vault, tickets, logins, log); err != nil {
 		return nil, err
@@ -152,11 +167,12 @@ func (h *house) state(ctx context.Context, data string) (*relational.Store, *aud
 		return nil, nil, err
 	}
 	box, err := secret.OpenRows(filepath.Join(data, "keys"))
+	h.box = box
 	if err != nil {
 		return nil, nil, errors.Join(err, seal.Close())
 	}
 	db, err := configured.Open(ctx, h.config.Store, data, seal, relational.WithTicketTimes(h.config.Approvals.DecideBy, h.config.Approvals.RunBy),
-		relational.WithBox(box), relational.WithOpenCalls(h.config.Idempotency.Open), relational.WithKeptOutputs(int64(h.config.Idempotency.Outputs)))
+		relational.WithBox(box), relational.WithAddress(holding.Address(h.config)), relational.WithOpenCalls(h.config.Idempotency.Open), relational.WithKeptOutputs(int64(h.config.Idempotency.Outputs)))
 	if err != nil {
 		return nil, nil, errors.Join(err, seal.Close())
 	}
@@ -176,9 +192,12 @@ func (h *house) judges(vault *secret.Vault, log *slog.Logger) (err error) {
 	}
 	h.stored = vault.Values(tenant, func(err error) { log.Error("reading the stored secrets", "err", err) })
 	h.redact = redact.New(redact.Options{
-		MaxBytes: int(h.config.Redact.MaxBytes), PII: pii(h.config.Redact.PII), Fingerprint: vault.Fingerprint,
+		MaxBytes: int(h.config.Redact.MaxBytes), PII: settings.PII(h.config.Redact.PII), Images: h.config.Redact.Images, Fingerprint: vault.Fingerprint,
 		Known: func() (known []redact.Known) {
 			for _, v := range h.stored.All() {
+				known = append(known, redact.Known(v))
+			}
+			for _, v := range h.servers.Tokens() {
 				known = append(known, redact.Known(v))
 			}
 			return known
@@ -201,17 +220,22 @@ func (h *house) tools(ctx context.Context, db *relational.Store, vault *secret.V
 	if err != nil {
 		return err
 	}
-	h.manifests = manifests
+	h.manifests, h.shapes = manifests, h.config.Shapes()
 	h.catalog, err = catalog.New(catalog.Options{
-		Builtins: builtins(images), Manifests: manifests, Profiles: h.config.ProfileTools(), Bare: h.config.BareServers(),
+		Builtins: builtins(images), Manifests: manifests, Profiles: h.shapes, Clean: h.redact.JSON,
 		Pins: desk.Pins{Tenant: tenant, Store: db}, Speaks: h.redact.Speaks, Changed: h.changed,
 	})
 	if err != nil {
 		return err
 	}
-	h.library = h.shelves()
+	h.library = h.shelves(desk.Pins{Tenant: tenant, Store: db})
 	h.servers = &desk.Servers{Tenant: tenant, Store: db, Vault: vault, Catalog: h.catalog, Library: h.library, Configured: h.config.Servers, Install: h.sandbox.install}
+	toServers, err := reach.Servers(h.config)
+	if err != nil {
+		return err
+	}
 	h.upstream = upstream.New(nil, upstream.Options{
+		Dial:      toServers,
 		Launchers: h.sandbox.launchers(), Environ: os.Environ(), Log: log, Instance: h.instance, OnListing: h.servers.Listed(log),
 		OnUpdate: func(server, address string) {
 			if hub := h.changes.Load(); hub != nil {
@@ -219,10 +243,15 @@ func (h *house) tools(ctx context.Context, db *relational.Store, vault *secret.V
 			}
 		},
 	})
-	dial, err := guarded(h.config)
+	dial, err := reach.APIs(h.config)
 	if err != nil {
 		return err
 	}
+	way, err := reach.Authorization(h.config)
+	if err != nil {
+		return err
+	}
+	h.servers.Authz = desk.Authorise(front.External(h.config, h.base), way, upstream.Transport(toServers), db, h.box, func(s string, id authz.Identity) { h.servers.LoggedIn(s, id) }, log)
 	h.apis = openapi.New(openapi.Options{Dial: dial, Secrets: h.servers.Resolve, OnListing: h.servers.ListedAPI(log), Log: log, Version: version()})
 	h.servers.Backend, h.servers.APIs = h.upstream, h.apis
 	// Upstreams end before the sandbox host that runs them.
@@ -238,14 +267,9 @@ func (h *house) changed() {
 }
 
 // shelves opens the library of what servers hold.
-func (h *house) shelves() *library.Library {
-	profiles := map[string]library.Profile{}
-	bare := h.config.BareServers()
-	for name, names := range h.config.ProfileTools() {
-		profiles[name] = library.Profile{Names: names, Bare: bare[name]}
-	}
+func (h *house) shelves(pins catalog.Pins) *library.Library {
 	return library.New(library.Options{
-		Profiles: profiles, Changed: h.changed, Silent: func() []string { return h.upstream.Silent() },
+		Profiles: h.shapes, Pins: pins, Changed: h.changed, Silent: func() []string { return h.upstream.Silent() },
 		Clean: func(v json.RawMessage) json.RawMessage {
 			return h.redact.Notice("", sallyport.Notice{Params: v}).Params
 		},
@@ -259,14 +283,12 @@ func (h *house) identities(ctx context.Context, db *relational.Store, keyDir str
 		return nil, nil, err
 	}
 	cache := oauth.NewAgentCache(db, 0, nil)
-	c := oauth.Config{Issuer: h.base, Resources: []string{h.base + "/mcp"}, Keys: keys, Agents: cache}
-	for name := range h.config.Profiles {
-		c.Resources = append(c.Resources, h.base+"/mcp/"+name)
-	}
+	names, resources := front.Resources(h.config, h.base)
+	c := oauth.Config{Issuer: front.External(h.config, h.base), Resources: resources, Keys: keys, Agents: cache}
 	if h.oauth, err = oauth.NewServer(c); err != nil {
 		return nil, nil, err
 	}
-	h.agents = desk.Agents{Tenant: tenant, Store: db, Cache: cache, Issuer: h.oauth}
+	h.agents = desk.Agents{Tenant: tenant, Store: db, Cache: cache, Issuer: h.oauth, Base: h.base}
 	if err := h.agents.Declare(ctx, h.config.Agents); err != nil {
 		return nil, nil, err
 	}
@@ -275,12 +297,8 @@ func (h *house) identities(ctx context.Context, db *relational.Store, keyDir str
 		return nil, nil, err
 	}
 	all := oauth.Profiles{}
-	for i, r := range c.Resources {
-		name := ""
-		if i > 0 {
-			name = filepath.Base(r)
-		}
-		if all[name], err = v.For(r); err != nil {
+	for name, of := range names {
+		if all[name], err = v.For(of[0], of[1:]...); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -292,7 +310,7 @@ func (h *house) doors(a *program, db *relational.Store, vault *secret.Vault, tic
 	hub := stream.NewHub(h.gateway, h.upstream.Unfollow)
 	h.changes.Store(hub)
 	h.door, err = mcpserver.New(mcpserver.Options{
-		Gateway: h.gateway, Hub: hub, Reaches: func() []string { return append(h.upstream.Reaches(), h.instance) }, BaseURL: h.base, Log: log, Version: version(), Hosts: h.hosts(),
+		Gateway: h.gateway, Held: h.held, Hub: hub, Reaches: func() []string { return append(h.upstream.Reaches(), h.instance) }, Down: h.servers.Down, BaseURL: h.base, Resource: front.Resource(h.config, h.base), AuthorizationServers: []string{front.External(h.config, h.base)}, Log: log, Version: version(), Hosts: h.hosts(),
 		MaxBody: int64(h.config.Limits.Body), ApprovalWait: h.config.Approvals.Wait,
 		Profile: func(name string) bool { _, ok := h.config.Profiles[name]; return ok },
 	})
@@ -310,8 +328,9 @@ func (h *house) doors(a *program, db *relational.Store, vault *secret.Vault, tic
 		Webhooks:     h.deciding,
 		Reservations: desk.Reservations{Tenant: tenant, Store: db},
 		Sagas:        desk.Sagas{Tenant: tenant, Engine: h.sagas, Book: h.book, Store: db, Mask: h.redact.JSON},
-		Tools:        desk.Tools{Tenant: tenant, Catalog: h.catalog, Store: db},
+		Tools:        desk.Tools{Tenant: tenant, Catalog: h.catalog, Library: h.library, Store: db},
 		Servers:      h.servers,
+		ServerLogins: h.servers,
 		Secrets:      desk.Secrets{Tenant: tenant, Vault: vault, Values: h.stored},
 		Audit:        desk.Audit{Tenant: tenant, Store: db},
 		Sandbox:      h.sandbox,
@@ -339,7 +358,7 @@ func prune(ctx context.Context, db *relational.Store, retention time.Duration, l
 		if _, err := db.Prune(ctx, time.Now().Add(-retention)); err != nil && ctx.Err() == nil {
 			log.Error("forgetting finished calls", "err", err)
 		}
-		if !pause(ctx, time.Hour) {
+		if !pause.For(ctx, time.Hour) {
 			return
 		}
 	}
@@ -360,15 +379,4 @@ func (h *house) close() error {
 		errs = append(errs, c())
 	}
 	return errors.Join(errs...)
-}
-
-func limitConfig(c *config.Config) limit.Config {
-	l := c.Limits
-	return limit.Config{
-		Rate: l.Rate, Burst: l.Burst, Bytes: int64(l.Bytes), Body: int(l.Body), Concurrency: l.Concurrency, Total: l.Total,
-	}
-}
-
-func pii(kinds []string) redact.PII {
-	return redact.PII{Card: slices.Contains(kinds, "card"), SSN: slices.Contains(kinds, "ssn"), Email: slices.Contains(kinds, "email")}
 }

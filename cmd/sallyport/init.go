@@ -181,7 +181,7 @@ func unused(ctx context.Context, db *relational.Store) error {
 func firstAgent(ctx context.Context, db *relational.Store, data, base string, m *made) error {
 	m.Agent.ID = "agent"
 	secret, agent := desk.NewAgent(sallyport.DefaultTenant, m.Agent.ID, []string{"agent"}, time.Now())
-	e, err := audit.AdminEntry(agent.Tenant, sallyport.Change{Action: "agents add", By: "init", Target: agent.ID})
+	e, err := audit.AdminEntry(agent.Tenant, sallyport.Change{Action: "agents add", By: "init", Target: agent.ID, Detail: map[string][]string{"roles": agent.Roles}})
 	if err != nil {
 		return err
 	}

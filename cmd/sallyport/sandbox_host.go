@@ -14,8 +14,10 @@ import (
 	"sallyport.dev/sallyport/adminapi"
 	sagatools "sallyport.dev/sallyport/backend/saga"
 	"sallyport.dev/sallyport/backend/sandbox"
+	"sallyport.dev/sallyport/backend/search"
 	"sallyport.dev/sallyport/backend/upstream"
 	"sallyport.dev/sallyport/backend/upstream/child"
+	"sallyport.dev/sallyport/backend/upstream/pipe"
 	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/config"
@@ -146,7 +148,7 @@ func (h *sandboxHost) image() string { return h.digest }
 
 // builtins are the gateway's own tools.
 func builtins(images sallyport.Images) []sallyport.Tool {
-	return append(slices.Concat(sandbox.Tools(images), sagatools.Tools()), sallyport.Tool{
+	return append(slices.Concat(sandbox.Tools(images), sagatools.Tools(), search.Tools()), sallyport.Tool{
 		Name: gateway.ApprovalResult, Version: "1",
 		Description: "Comes back for the result of a call that waits for a human's approval.",
 		Definition: []byte(`{"name":"approval_result","title":"Result of an approved call",` +
@@ -191,13 +193,13 @@ type launcher struct {
 	how  sandbox.Isolation
 }
 
-func (l launcher) Launch(ctx context.Context, s upstream.LaunchSpec) (upstream.Process, error) {
+func (l launcher) Launch(ctx context.Context, s upstream.LaunchSpec) (pipe.Process, error) {
 	return l.host.Launch(ctx, l.how, sandbox.LaunchSpec(s))
 }
 
 type noLauncher struct{ why error }
 
-func (n noLauncher) Launch(context.Context, upstream.LaunchSpec) (upstream.Process, error) {
+func (n noLauncher) Launch(context.Context, upstream.LaunchSpec) (pipe.Process, error) {
 	return nil, n.why
 }
 

@@ -37,6 +37,7 @@ import (
 //	                       tools/ and policies/, serve on a free $PORT, and wait until ready;
 //	                       the admin's password is in the file password;
 //	                       with $AS_NOBODY set, all that as the user nobody
+//	reconfigure FILE…      write the configuration anew, as of init and of these files
 //	gateway-stop           SIGTERM; it must end with status 0
 //	fetch N METHOD PATH [TOKEN [BODY|@FILE]]   an HTTP request to the gateway
 //	listen TOKEN, heard    open a stream of changes; what it told until it ended
@@ -83,7 +84,7 @@ func TestScripts(t *testing.T) {
 			return os.Geteuid() == 0 && err == nil, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "capture": capture, "gateway": gatewayUp, "gateway-stop": gatewayStop,
+			"exits": exits, "capture": capture, "gateway": gatewayUp, "gateway-stop": gatewayStop, "reconfigure": reconfigure,
 			"fetch": fetch, "listen": listen, "heard": heard, "running": running, "eventually": eventually, "tamper": tamper,
 			"api": api, "browse": browse, "receiver": receiver, "deliver": deliver,
 		},
@@ -203,6 +204,9 @@ func prepare(ts *testscript.TestScript, data string) {
 	var m made
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &m))
 	ts.Check(os.WriteFile(ts.MkAbs("password"), []byte(m.Admin.Password+"\n"), 0o600))
+	base, err := os.ReadFile(m.Config)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("base.yaml"), base, 0o600))
 	if extra, err := os.ReadFile(ts.MkAbs("extra.yaml")); err == nil {
 		yaml, err := os.ReadFile(m.Config)
 		ts.Check(err)
@@ -237,6 +241,17 @@ func (s *server) await(ts *testscript.TestScript, url string) {
 			ts.Fatalf("the gateway does not get ready: %s", ts.ReadFile(s.log))
 		}
 	}
+}
+
+func reconfigure(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: reconfigure FILE…")
+	}
+	text := ts.ReadFile("base.yaml")
+	for _, file := range args {
+		text += os.Expand(ts.ReadFile(file), ts.Getenv)
+	}
+	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("SALLYPORT_DATA"), "sallyport.yaml"), []byte(text), 0o644))
 }
 
 // stop ends the gateway, if it runs, and waits for it.

@@ -25,6 +25,7 @@ import (
 	"sallyport.dev/sallyport/adminapi"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/config"
+	"sallyport.dev/sallyport/pause"
 )
 
 // serveFlags are the flags of serve, as given.
@@ -228,7 +229,7 @@ func (a *program) listen(ctx context.Context, h *house, f serveFlags, log *slog.
 // announce says where the gateway is, once it is ready.
 func (a *program) announce(ctx context.Context, h *house, f serveFlags) {
 	for !h.ready() {
-		if !pause(ctx, 50*time.Millisecond) {
+		if !pause.For(ctx, 50*time.Millisecond) {
 			return
 		}
 	}
@@ -236,7 +237,7 @@ func (a *program) announce(ctx context.Context, h *house, f serveFlags) {
 	if !f.welcome {
 		return
 	}
-	token, expires, err := h.agents.Issue(ctx, "agent", "make run")
+	token, expires, err := h.agents.Issue(ctx, "agent", "", "make run")
 	if err != nil {
 		fmt.Fprintf(a.Out, "no token: %v\n", err)
 		return
@@ -275,15 +276,4 @@ func reason(err error) error {
 		err = call.Err
 	}
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"strings"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/adminapi"
@@ -17,9 +16,13 @@ import (
 	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/cmd/sallyport/deciding"
-	"sallyport.dev/sallyport/config"
+	"sallyport.dev/sallyport/cmd/sallyport/desk"
+	"sallyport.dev/sallyport/cmd/sallyport/front"
+	"sallyport.dev/sallyport/cmd/sallyport/holding"
 	"sallyport.dev/sallyport/mcpserver"
 	"sallyport.dev/sallyport/mcpserver/hosts"
+	"sallyport.dev/sallyport/saga/plan"
+	"sallyport.dev/sallyport/telemetry"
 )
 
 // public is what listens on TCP: the agents' door, the token endpoint, the
@@ -32,23 +35,28 @@ func (h *house) public() http.Handler {
 	h.oauth.Routes(mux)
 	mux.Handle("/api/v1/", h.admin)
 	h.deciding.Routes(mux)
+	h.servers.Authz.Routes(mux)
 	mux.Handle("GET /console/{$}", http.RedirectHandler(passkey.PagePath, http.StatusFound)) // its one page so far
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	if h.config.Telemetry.Metrics {
 		mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 			h.calls.ServeHTTP(w, r)
 			h.deciding.Metrics(r.Context(), w)
+			telemetry.WriteServers(w, h.servers.Health(r.Context()))
 		})
 	}
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		state := h.readiness(r.Context())
+		if r.URL.Query().Get("servers") == "told" && state.Silent > 0 { // for who wants to wait for all of them
+			state.Ready = false
+		}
 		w.Header().Set("Content-Type", "application/json")
 		if !state.Ready {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		_ = json.NewEncoder(w).Encode(state)
 	})
-	return h.hosts().Guard(mux)
+	return holding.Beside(h.held, h.hosts().Guard(front.Proxied(h.config).Front(mux)))
 }
 
 func (h *house) hosts() hosts.Policy {
@@ -56,6 +64,7 @@ func (h *house) hosts() hosts.Policy {
 	if host, origin := deciding.Origin(h.config); host != "" {
 		p.Hosts, p.Origins = append(slices.Clone(p.Hosts), host), append(slices.Clone(p.Origins), origin)
 	}
+	p.Hosts = append(slices.Clone(p.Hosts), front.Outside(h.config)...)
 	return p
 }
 
@@ -67,6 +76,7 @@ type readiness struct {
 	Sandbox  string `json:"sandbox"`          // "up", or why not
 	Store    string `json:"store"`            // "up", or why not
 	Reload   string `json:"reload,omitempty"` // that the last one was refused
+	Silent   int    `json:"servers_silent"`   // how many servers have not told their tools yet
 	Stopping bool   `json:"stopping,omitempty"`
 }
 
@@ -74,7 +84,7 @@ type readiness struct {
 const noSandbox = "none: code calls are refused"
 
 func (h *house) readiness(ctx context.Context) readiness {
-	r := readiness{Parsers: h.warm.Load(), Policy: h.policies.Version(), Sandbox: "up", Store: "up", Stopping: h.stopping.Load()}
+	r := readiness{Parsers: h.warm.Load(), Policy: h.policies.Version(), Sandbox: "up", Store: "up", Stopping: h.stopping.Load(), Silent: len(h.servers.Silent())}
 	// A gateway that was started without a sandbox host is ready for what it
 	// can do; one whose host broke is not.
 	up := true
@@ -96,8 +106,9 @@ func (h *house) readiness(ctx context.Context) readiness {
 
 func (h *house) ready() bool { return h.readiness(context.Background()).Ready }
 
-// reload reads the policies and the tools' manifests again: all of them, or
-// nothing changes, and /readyz tells until a reload succeeds.
+// reload reads the policies, the tools' manifests, the plans and how profiles show
+// tools again: all of them, or nothing changes, and /readyz tells until a reload
+// succeeds.
 func (h *house) reload() error {
 	h.reloading.Lock()
 	defer h.reloading.Unlock()
@@ -112,23 +123,31 @@ func (h *house) reload() error {
 }
 
 func (h *house) reloadAll() error {
+	shapes, err := h.config.Reshape()
+	if err != nil {
+		return err
+	}
 	manifests, err := catalog.LoadManifests(h.config.Tools)
 	if err == nil {
 		manifests, err = h.sandbox.fix(manifests)
 	}
 	if err == nil {
-		err = h.catalog.SetManifests(manifests)
+		err = new(plan.Book).Load(h.config.Sagas.Plans) // can they be read
+	}
+	if err == nil {
+		err = h.catalog.Set(shapes, manifests)
 	}
 	if err != nil {
 		return err
 	}
 	if err := h.policies.Reload(); err != nil {
-		return errors.Join(err, h.catalog.SetManifests(h.manifests))
+		return errors.Join(err, h.catalog.Set(h.shapes, h.manifests))
 	}
-	if err := h.book.Load(h.config.Sagas.Plans); err != nil {
+	if err := h.book.Load(h.config.Sagas.Plans); err != nil { // they could be read a moment ago
 		return err
 	}
-	h.manifests = manifests
+	h.library.SetProfiles(shapes)
+	h.manifests, h.shapes = manifests, shapes
 	h.changed()
 	return nil
 }
@@ -139,8 +158,8 @@ func (h *house) status(ctx context.Context) any {
 	hooks, _ := h.deciding.ListWebhooks(ctx)
 	return gatewayStatus{
 		Version: version(), MCPURL: h.base + "/mcp", Config: everybodys(h.config.File), UID: os.Geteuid(), Readiness: h.readiness(ctx),
-		Servers: len(servers), Unisolated: unisolated(servers), Isolated: isolated(servers),
-		Sessions: h.sandbox.sessions(ctx), Passkeys: h.deciding.Passkeys(), Webhooks: hooks,
+		Servers: len(servers), Unisolated: desk.Unisolated(servers), Isolated: desk.Isolated(servers),
+		Logins: desk.Missing(servers), Sessions: h.sandbox.sessions(ctx), Passkeys: h.deciding.Passkeys(), Webhooks: hooks,
 	}
 }
 
@@ -156,41 +175,10 @@ type gatewayStatus struct {
 	Sessions string            `json:"sessions,omitempty"` // how many, and what bounds them
 	Isolated map[string]string `json:"isolation"`          // of each server that is a program
 
+	Logins map[string]string `json:"logins,omitempty"` // of each server with oauth: what is missing, "" if nothing is
+
 	Passkeys string                 `json:"passkeys"` // where they are used, or why not
 	Webhooks []adminapi.WebhookInfo `json:"webhooks"`
-}
-
-// unisolated names the servers that run as the gateway's own user.
-func unisolated(servers []adminapi.ServerStatus) (names []string) {
-	for _, s := range servers {
-		if s.Isolation == config.IsolationNone {
-			names = append(names, s.Name)
-		}
-	}
-	return names
-}
-
-// isolated says how each server that is a program is kept apart, and what of
-// this host it is shown all the same.
-func isolated(servers []adminapi.ServerStatus) map[string]string {
-	out := map[string]string{}
-	for _, s := range servers {
-		if s.Command == "" || s.Isolation == config.IsolationNone {
-			continue
-		}
-		out[s.Name] = "isolation " + s.Isolation
-		if s.Isolation == config.IsolationGVisor {
-			out[s.Name] += ", reaches " + anything(s.Reaches) + ", sees " + anything(s.Sees)
-		}
-	}
-	return out
-}
-
-func anything(list []string) string {
-	if len(list) == 0 {
-		return "nothing"
-	}
-	return strings.Join(list, ", ")
 }
 
 // version of this build.

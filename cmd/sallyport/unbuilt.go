@@ -19,7 +19,6 @@ func unbuilt(c *config.Config) error {
 	}
 	all := []setting{
 		{"data", c.Data != "", "use --data or $SALLYPORT_DATA"},
-		{"egress.private", len(c.Egress.Private) > 0 && c.Sandbox.Host != "", "it is that sandbox host's own -egress-private"},
 		{"secrets.keys", c.Secrets.Keys != "", "keys are in the data folder"},
 		{"sandbox.host", c.Sandbox.Host != "" && !filepath.IsAbs(c.Sandbox.Host), "name the unix socket of a sandbox host on this machine"},
 		{"telemetry.endpoint", c.Telemetry.Endpoint != "", "the log on standard error is all there is"},

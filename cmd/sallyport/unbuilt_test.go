@@ -16,7 +16,7 @@ func TestSettingsThatDoNothingAreRefused(t *testing.T) {
 		"data: elsewhere":                                                     "data",
 		"agents: {reporter: {roles: [reader]}}":                               "",
 		"egress: {private: [10.1.0.0/16]}":                                    "",
-		"egress: {private: [10.1.0.0/16]}\nsandbox: {host: /run/host.sock}":   "egress.private",
+		"egress: {private: [10.1.0.0/16]}\nsandbox: {host: /run/host.sock}":   "", // of HTTP APIs
 		"secrets: {keys: elsewhere}":                                          "secrets.keys",
 		"sandbox: {host: 'sandbox.example:7460'}":                             "sandbox.host",
 		"telemetry: {endpoint: 'http://127.0.0.1:4318'}":                      "telemetry.endpoint",

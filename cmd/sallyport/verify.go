@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ import (
 func (a *program) verifyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "verify", Short: "Check that the record, the pins and the images are what they were, and the policies whole; works offline", Args: cobra.NoArgs,
-		Long: "Check the record as `sallyport audit verify` does, each pinned definition against its digest, each image that is used against " +
+		Long: "Check the record as `sallyport audit verify` does, each pinned definition against its digest, the keys, each agent against the record, each image that is used against " +
 			"the name of its bytes, and that policies and manifests can be read. Says what it looked at. Ends with 1 if something is not as it was.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := a.verifyAll(cmd.Context())
@@ -53,6 +54,10 @@ func (a *program) verifyAll(ctx context.Context) ([]finding, error) {
 	c.add("record", err, said)
 	said, err = whole.Pins(ctx, &a.App, tenant)
 	c.add("pins", err, said)
+	said, err = whole.Keys(filepath.Join(a.Data, "keys"))
+	c.add("keys", err, said)
+	said, err = whole.Agents(ctx, &a.App, tenant)
+	c.add("agents", err, said)
 	c.add("configuration", nil, cfg.File)
 	var wrong error
 	p := cedar.Check(cfg.Policies)

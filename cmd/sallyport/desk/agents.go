@@ -11,6 +11,7 @@ import (
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/oauth"
+	"sallyport.dev/sallyport/redact/lookalike"
 	"sallyport.dev/sallyport/store/relational"
 )
 
@@ -20,15 +21,20 @@ type Agents struct {
 	Store  *relational.Store
 	Cache  *oauth.AgentCache
 	Issuer *oauth.Server
+	Base   string // where the gateway is reached
 }
 
-// Issue gives out a token of an agent; actor is the operator who asked for it, on record.
-func (d Agents) Issue(ctx context.Context, id, actor string) (string, time.Time, error) {
+// Issue gives out a token of an agent for a profile, "" is the default one; actor is the operator who asked for it, on record.
+func (d Agents) Issue(ctx context.Context, id, profile, actor string) (string, time.Time, error) {
 	agent, err := d.Store.Agent(ctx, d.Tenant, id)
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	t, err := d.Issuer.Issue(ctx, agent, "", actor)
+	resource := ""
+	if profile != "" {
+		resource = d.Base + "/mcp/" + profile
+	}
+	t, err := d.Issuer.Issue(ctx, agent, resource, actor)
 	return t.Value, t.Expires, err
 }
 
@@ -45,9 +51,37 @@ func (d Agents) AddAgent(ctx context.Context, id string, roles []string, e sally
 		}
 		return "", err
 	}
+	if err := d.mistaken(ctx, id, roles); err != nil {
+		return "", err
+	}
 	secret, a := NewAgent(d.Tenant, id, roles, time.Now())
 	defer d.Cache.Invalidate()
 	return secret, d.Store.PutAgent(ctx, a, e)
+}
+
+// mistaken refuses the name of an agent, or of a role, that a reader, and whoever
+// writes a policy, takes for one that is there already.
+func (d Agents) mistaken(ctx context.Context, id string, roles []string) error {
+	all, err := d.Store.Agents(ctx, d.Tenant)
+	if err != nil {
+		return err
+	}
+	var ids, known []string
+	for _, a := range all {
+		ids, known = append(ids, a.ID), append(known, a.Roles...)
+	}
+	say := func(what, name, other string) error {
+		return &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("the %s %q can be taken for %q, which is there already", what, name, other), Hint: "choose a name that nobody takes for the other"}
+	}
+	if other := lookalike.Taken(id, ids); other != "" {
+		return say("agent", id, other)
+	}
+	for _, role := range roles {
+		if other := lookalike.Taken(role, known); other != "" {
+			return say("role", role, other)
+		}
+	}
+	return nil
 }
 
 // NewAgent returns an active agent and its secret, of which it keeps the hash.

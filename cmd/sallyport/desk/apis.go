@@ -49,7 +49,7 @@ func (d *Servers) runAPI(ctx context.Context, name string, s config.Server, text
 		}
 	}()
 	c := openapi.Config{
-		Name: name, Document: text, Base: s.Base, TokenURL: s.TokenURL, Header: s.Headers, Auth: s.Auth, MaxBody: int(s.MaxLine), Calls: s.Calls, Queue: s.Queue,
+		Name: name, Document: text, Base: s.Base, TokenURL: s.TokenURL, Header: s.Headers, Auth: s.Auth, MaxBody: int(s.MaxLine), Calls: s.Calls, Queue: s.Queue, Wait: s.Wait,
 	}
 	var used []string
 	for _, v := range slices.Concat(slices.Collect(maps.Values(s.Headers)), slices.Collect(maps.Values(s.Auth))) {
@@ -129,7 +129,7 @@ func (d *Servers) apiStatus(known map[string]config.Server, remarks map[string][
 	for _, s := range d.APIs.Status() {
 		out = append(out, adminapi.ServerStatus{
 			Name: s.Name, State: s.State, Version: s.Version, Isolation: d.APIs.Info().Isolation, Source: d.source(s.Name),
-			OpenAPI: known[s.Name].OpenAPI, URL: s.Base, Tools: s.Tools, Error: s.Error, Warnings: slices.Concat(s.Warnings, remarks[s.Name]),
+			OpenAPI: known[s.Name].OpenAPI, URL: s.Base, Tools: s.Tools, Circuit: string(s.Circuit), Opened: s.Opened, Error: s.Error, Warnings: slices.Concat(s.Warnings, remarks[s.Name]),
 		})
 	}
 	return out

@@ -36,6 +36,7 @@ type Servers struct {
 	Library    *library.Library
 	Backend    *upstream.Backend
 	APIs       *openapi.Backend
+	Authz      *Authorisations
 	Configured map[string]config.Server
 	Install    func(ctx context.Context, name string, argv []string, c sallyport.Confinement) (installed string, err error) // for servers in sandboxes
 
@@ -84,7 +85,7 @@ func (d *Servers) Follow(ctx context.Context, log *slog.Logger) {
 		case <-t.C:
 		}
 		d.changing.Lock()
-		err := errors.Join(d.catchUp(ctx, log), d.Catalog.Recheck(ctx))
+		err := errors.Join(d.catchUp(ctx, log), d.Catalog.Recheck(ctx), d.Library.Recheck(ctx))
 		d.changing.Unlock()
 		if err != nil && ctx.Err() == nil {
 			log.Error("looking for servers that were added, and tools that were released, elsewhere", "err", err)
@@ -153,7 +154,7 @@ func (d *Servers) run(ctx context.Context, name string, s config.Server, text st
 	}
 	c := upstream.Config{
 		Name: name, URL: s.URL, Isolation: s.Isolation, MaxMessage: int(s.MaxLine), Header: http.Header{}, Argv: argvOf(s),
-		Calls: s.Calls, Queue: s.Queue, Idle: s.Idle,
+		Calls: s.Calls, Queue: s.Queue, Wait: s.Wait, Idle: s.Idle,
 	}
 	var used []string
 	resolve := func(v string) (string, error) {
@@ -185,6 +186,12 @@ func (d *Servers) run(ctx context.Context, name string, s config.Server, text st
 			v.Value = []byte(plain)
 		}
 	}
+	if err := d.authorise(ctx, name, s, &c, resolve); err != nil {
+		return err
+	}
+	if by := credential(s.OAuth); by != "" {
+		used = append(used, by)
+	}
 	slices.Sort(used)
 	c.Credential = strings.Join(slices.Compact(used), ",")
 	return d.Backend.Add(c)
@@ -199,8 +206,8 @@ func (d *Servers) Listed(log *slog.Logger) func(upstream.Listing) {
 		err := d.Catalog.SetListing(context.Background(), catalog.Listing{
 			Server: l.Server, Endpoint: l.Endpoint, Credential: l.Credential, Instructions: l.Instructions, Timeout: timeout, Tools: l.Tools,
 		})
-		d.Library.SetListing(library.Listing{
-			Server: l.Server, Endpoint: l.Endpoint, Credential: l.Credential, Timeout: timeout,
+		d.Library.SetListing(context.Background(), library.Listing{
+			Server: l.Server, Endpoint: l.Endpoint, Credential: l.Credential, Instructions: l.Instructions, Timeout: timeout,
 			Holds: l.Holds, Resources: l.Resources, Templates: l.Templates, Prompts: l.Prompts,
 		})
 		if err != nil {
@@ -229,7 +236,7 @@ func (d *Servers) settle(ctx context.Context, name string) (adminapi.ServerStatu
 	defer tick.Stop()
 	for {
 		s := d.status(name)
-		if settled(s) {
+		if d.settled(s) {
 			return s, nil
 		}
 		select {
@@ -269,10 +276,11 @@ func (d *Servers) add(ctx context.Context, name string, raw json.RawMessage, e s
 }
 
 // settled reports whether there is more to say of a server than that it starts.
-func settled(s adminapi.ServerStatus) bool {
+// What it has told may be that it has no tools.
+func (d *Servers) settled(s adminapi.ServerStatus) bool {
 	switch upstream.State(s.State) {
 	case upstream.StateReady:
-		return s.Tools > 0 || s.Error != ""
+		return s.Error != "" || !slices.Contains(d.Backend.Silent(), s.Name)
 	case upstream.StateRefused, upstream.StateDown:
 		return true
 	default:
@@ -290,6 +298,7 @@ func badServer(name string, err error) error {
 // forget ends a server. Preconditions: changing is held.
 func (d *Servers) forget(name string) {
 	d.Backend.Remove(name)
+	d.Authz.Drop(name)
 	d.APIs.Remove(name)
 	d.Catalog.RemoveListing(name)
 	d.Library.RemoveListing(name)
@@ -306,10 +315,12 @@ func (d *Servers) RemoveServer(ctx context.Context, name string, e sallyport.Ent
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
+	revoke := d.Authz.Leaving(ctx, name)
 	if err := d.Store.DeleteServer(ctx, d.Tenant, name, e); err != nil {
 		return err
 	}
 	d.forget(name)
+	revoke()
 	return nil
 }
 
@@ -325,7 +336,7 @@ func (d *Servers) status(name string) adminapi.ServerStatus {
 
 // ServerStatus says how each server is. What the catalogue has to say about
 // its tools is among the warnings.
-func (d *Servers) ServerStatus(context.Context) ([]adminapi.ServerStatus, error) {
+func (d *Servers) ServerStatus(ctx context.Context) ([]adminapi.ServerStatus, error) {
 	d.mu.Lock()
 	known := maps.Clone(d.known)
 	d.mu.Unlock()
@@ -340,10 +351,14 @@ func (d *Servers) ServerStatus(context.Context) ([]adminapi.ServerStatus, error)
 		if s.Degraded != "" {
 			warnings = append(warnings, "degraded: "+s.Degraded)
 		}
+		held := d.grants(ctx, s.Name)
+		if lacks := wanting(held); lacks != "" {
+			warnings = append(warnings, lacks)
+		}
 		out = append(out, adminapi.ServerStatus{
 			Name: s.Name, State: string(s.State), Era: s.Era, Version: s.Version, Isolation: s.Isolation, Source: d.source(s.Name),
 			Reaches: c.Egress, Sees: rootsOf(c), Command: commandOf(c), URL: c.URL, Tools: s.Tools, Restarts: s.Restarts, Error: s.Error, Warnings: warnings,
-			Stderr: strings.Join(s.Stderr, "\n"),
+			Stderr: strings.Join(s.Stderr, "\n"), Circuit: string(s.Circuit), Opened: s.Opened, OAuth: held,
 		})
 	}
 	out = append(out, d.apiStatus(known, remarks)...)

@@ -12,6 +12,7 @@ import (
 	"sallyport.dev/sallyport/adminapi"
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/catalog"
+	"sallyport.dev/sallyport/catalog/library"
 	"sallyport.dev/sallyport/store"
 	"sallyport.dev/sallyport/store/relational"
 )
@@ -20,10 +21,12 @@ import (
 type Tools struct {
 	Tenant  string
 	Catalog *catalog.Catalog
+	Library *library.Library
 	Store   *relational.Store
 }
 
-// AllTools returns the tools of every profile.
+// AllTools returns the tools of every profile, and the prompts and templates that
+// wait for a human.
 func (d Tools) AllTools(context.Context) ([]sallyport.Tool, error) {
 	list, err := d.Catalog.List("")
 	remarks := d.Catalog.Remarks()
@@ -31,11 +34,14 @@ func (d Tools) AllTools(context.Context) ([]sallyport.Tool, error) {
 	for i := range list {
 		list[i].Remarks = remarks[list[i].Name]
 	}
-	return list, err
+	return append(list, d.Library.Waiting()...), err
 }
 
-// ShowTool returns a tool.
+// ShowTool returns a tool, or a prompt or template.
 func (d Tools) ShowTool(_ context.Context, name string) (sallyport.Tool, error) {
+	if library.IsHandle(name) {
+		return d.Library.Show(name)
+	}
 	t, err := d.Catalog.Resolve("", name)
 	t.Remarks = d.Catalog.Remarks()[name]
 	return t, err
@@ -43,7 +49,11 @@ func (d Tools) ShowTool(_ context.Context, name string) (sallyport.Tool, error) 
 
 // DiffTool says what changed in a definition since it was pinned.
 func (d Tools) DiffTool(_ context.Context, name string) (adminapi.ToolDiff, error) {
-	x, err := d.Catalog.Diff(name)
+	diff := d.Catalog.Diff
+	if library.IsHandle(name) {
+		diff = d.Library.Diff
+	}
+	x, err := diff(name)
 	return adminapi.ToolDiff{
 		Diff: x.Lines, Digest: x.Digest, Version: x.Pinned, Next: x.Next, Change: string(x.Kind), Reasons: x.Reasons, Remarks: x.Remarks,
 	}, err
@@ -52,13 +62,16 @@ func (d Tools) DiffTool(_ context.Context, name string) (adminapi.ToolDiff, erro
 // ApproveTool releases a tool as it is now, if that is what the digest says, or
 // none is given.
 func (d Tools) ApproveTool(ctx context.Context, name, digest string, e sallyport.Entry) error {
-	t, err := d.Catalog.Resolve("", name)
+	t, err := d.ShowTool(ctx, name)
 	if err != nil {
 		return err
 	}
 	// On record first: a release that nobody can account for does not happen.
 	if err := d.Store.AppendEntries(ctx, e); err != nil {
 		return err
+	}
+	if library.IsHandle(name) {
+		return d.Library.Approve(ctx, name, cmp.Or(digest, t.Digest))
 	}
 	return d.Catalog.Approve(ctx, name, cmp.Or(digest, t.Digest))
 }
@@ -78,7 +91,7 @@ func (p Pins) GetPin(ctx context.Context, server, tool string) (catalog.Pin, err
 	if sum := sha256.Sum256(pin.Definition); err == nil && hex.EncodeToString(sum[:]) != pin.Digest {
 		return catalog.Pin{}, &sallyport.Error{Code: sallyport.Unavailable, Message: fmt.Sprintf("the pin of tool %.64q of server %.64q was altered", tool, server)}
 	}
-	return catalog.Pin{Definition: pin.Definition, Version: pin.Version}, err
+	return catalog.Pin{Definition: pin.Definition, Version: pin.Version, Accepted: pin.Accepted}, err
 }
 
 // PutPin pins a definition.
@@ -88,6 +101,6 @@ func (p Pins) PutPin(ctx context.Context, server, tool string, what catalog.Pin)
 		return err
 	}
 	sum := sha256.Sum256(what.Definition)
-	pin := store.Pin{Tenant: p.Tenant, Server: server, Name: tool, Definition: what.Definition, Version: what.Version, Digest: hex.EncodeToString(sum[:]), Status: string(sallyport.ToolActive)}
+	pin := store.Pin{Tenant: p.Tenant, Server: server, Name: tool, Definition: what.Definition, Version: what.Version, Accepted: what.Accepted, Digest: hex.EncodeToString(sum[:]), Status: string(sallyport.ToolActive)}
 	return p.Store.PutPins(ctx, []store.Pin{pin}, e)
 }
