@@ -1,13 +1,19 @@
 package mcp
 
 import (
+	"bytes"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/wire"
 )
 
 // as makes a gateway an upstream of another.
@@ -50,4 +56,59 @@ func TestFO18LoopsAreFound(t *testing.T) {
 	if _, err := read(t, c, address); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
+}
+
+// FO-18: a cycle through something that says nothing of who is behind it is found by
+// what it shows: the list does not grow, and no call goes around.
+func TestFO18LoopThroughAnother(t *testing.T) {
+	shop := newShop(t, "shop", true)
+	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{shop.config}}).whole()
+	c := w.as("back")
+	c.URL = mum(t, w.url) + "/mcp"
+	if err := w.behind.Add(c); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the loop is found", func() bool {
+		_, _ = w.behind.Tools(t.Context(), "back") // as it does each time that it hears of a change, and now and then
+		return strings.Contains(w.statusOf("back").Error, "leads back to this gateway")
+	})
+	for range 5 {
+		_, _ = w.behind.Tools(t.Context(), "back")
+	}
+	ann := w.client("ann", "", "2026-07-28", nil)
+	list, err := ann.ListTools(t.Context(), nil)
+	if err != nil || len(list.Tools) > 2 {
+		t.Errorf("%d tools, %v", len(list.Tools), err)
+	}
+	res, err := ann.CallTool(t.Context(), &sdk.CallToolParams{Name: "back__shop__link"})
+	if err == nil && !res.IsError {
+		t.Errorf("a call went around: %+v", res)
+	}
+	if res, err := ann.CallTool(t.Context(), &sdk.CallToolParams{Name: "shop__link"}); err != nil || res.IsError {
+		t.Errorf("the other server: %+v, %v", res, err)
+	}
+}
+
+// mum is a proxy that takes away what gateways tell each other.
+func mum(t *testing.T, to string) string {
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &httputil.ReverseProxy{
+		FlushInterval: -1,
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(u) },
+		ModifyResponse: func(r *http.Response) error {
+			if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+				return nil
+			}
+			b, err := io.ReadAll(r.Body)
+			b = bytes.ReplaceAll(b, []byte(wire.MetaReaches), bytes.Repeat([]byte("x"), len(wire.MetaReaches)))
+			r.Body = io.NopCloser(bytes.NewReader(b))
+			return err
+		},
+	}
+	h := httptest.NewServer(p)
+	t.Cleanup(func() { h.CloseClientConnections(); h.Close() })
+	return h.URL
 }

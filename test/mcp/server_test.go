@@ -17,7 +17,7 @@ import (
 	"sallyport.dev/sallyport/backend/upstream"
 )
 
-func writeFile(t *testing.T, dir, name, text string) {
+func writeFile(t testing.TB, dir, name, text string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)

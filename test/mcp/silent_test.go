@@ -7,6 +7,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/catalog/profile"
 )
 
 // FO-08: a server that cannot be reached takes nothing from the others, and is
@@ -20,7 +21,7 @@ func TestSilentServers(t *testing.T) {
 	a := newShop(t, "a", true)
 	w := newWorld(t, setup{
 		servers:  []upstream.Config{a.config, {Name: "mute", URL: "http://" + l.Addr().String()}},
-		profiles: map[string][]string{"mute": {"mute__*"}, "a": {"a__*"}},
+		profiles: map[string]profile.Profile{"mute": {Names: []string{"mute__*"}}, "a": {Names: []string{"a__*"}}},
 	})
 	w.eventually("a tells what it has", func() bool { return len(w.behind.Silent()) == 1 })
 	list, err := w.client("ann", "", "2026-07-28", nil).ListResources(t.Context(), nil)

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -16,11 +17,14 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/search"
 	"sallyport.dev/sallyport/backend/upstream"
 	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/catalog/library"
+	"sallyport.dev/sallyport/catalog/profile"
 	"sallyport.dev/sallyport/cedar"
 	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/gateway/held"
 	"sallyport.dev/sallyport/mcpserver"
 	"sallyport.dev/sallyport/mcpserver/stream"
 	"sallyport.dev/sallyport/redact"
@@ -30,11 +34,12 @@ const patience = 20 * time.Second
 
 // A world is a gateway in this process. The bearer token is the agent's name.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	catalog *catalog.Catalog
 	library *library.Library
 	behind  *upstream.Backend
 	gateway *gateway.Gateway
+	held    *held.Calls
 	door    *mcpserver.Server
 	hub     *stream.Hub
 	rules   *cedar.Engine
@@ -50,41 +55,58 @@ type world struct {
 type setup struct {
 	policies string // besides the starter's, or in its place
 	bare     string // server of the profile "bare"
-	profiles map[string][]string
+	profiles map[string]profile.Profile
+	tools    []sallyport.Tool // of the gateway itself
 	servers  []upstream.Config
 	door     func(*mcpserver.Options)
+	held     held.Options
+	limits   gateway.CallLimits
+	behind   func(*upstream.Options)
 }
 
-func newWorld(t *testing.T, s setup) *world {
+func newWorld(t testing.TB, s setup) *world {
 	t.Helper()
 	w := &world{t: t}
-	profiles, bare, shelves := map[string][]string{}, map[string]string{}, map[string]library.Profile{}
-	for name, patterns := range s.profiles {
-		profiles[name], shelves[name] = patterns, library.Profile{Names: patterns}
+	profiles := maps.Clone(s.profiles)
+	if profiles == nil {
+		profiles = map[string]profile.Profile{}
 	}
 	if s.bare != "" {
-		bare["bare"], profiles["bare"] = s.bare, []string{s.bare + "__*"}
-		shelves["bare"] = library.Profile{Names: profiles["bare"], Bare: s.bare}
+		profiles["bare"] = profile.Profile{Names: []string{s.bare + "__*"}, Bare: s.bare}
 	}
 	var err error
-	if w.catalog, err = catalog.New(catalog.Options{Profiles: profiles, Bare: bare, Pins: &pins{}}); err != nil {
+	kept, clean := &pins{}, redact.New(redact.Options{})
+	if w.catalog, err = catalog.New(catalog.Options{Profiles: profiles, Builtins: s.tools, Pins: kept, Clean: clean.JSON}); err != nil {
 		t.Fatal(err)
 	}
-	clean := redact.New(redact.Options{})
 	w.library = library.New(library.Options{
-		Profiles: shelves, Silent: func() []string { return w.behind.Silent() },
+		Profiles: profiles, Pins: kept, Silent: func() []string { return w.behind.Silent() },
 		Clean: func(v json.RawMessage) json.RawMessage { return clean.Notice("", sallyport.Notice{Params: v}).Params },
 	})
 	id := rand.Text()
-	w.behind = upstream.New(nil, upstream.Options{
+	o := upstream.Options{
 		Instance:  id,
 		OnListing: w.listed, OnUpdate: func(server, address string) { w.hub.Updated(server, address) }, Connect: patience, Budget: patience,
-	})
+	}
+	if s.behind != nil {
+		s.behind(&o)
+	}
+	w.behind = upstream.New(nil, o)
 	t.Cleanup(func() { _ = w.behind.Close() })
 	w.policies(s.policies)
+	if s.held.Now = time.Now; s.held.Key == nil {
+		s.held.Key, s.held.Replica = []byte("0123456789abcdef0123456789abcdef"), id
+	}
+	if w.held, err = held.New(s.held); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.held.Close() })
 	w.gateway = &gateway.Gateway{
+		Held: w.held, Limits: s.limits,
 		Authenticator: tokens{w}, Limiter: open{}, Catalog: w.catalog, Library: w.library, Assessor: calm{}, Authorizer: w.rules, Ledger: blank{},
-		Sanitiser: clean, Inspector: clean, Journal: w, Backends: map[string]sallyport.Backend{"upstream": w.behind}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Sanitiser: clean, Inspector: clean, Journal: w, Backends: map[string]sallyport.Backend{"upstream": w.behind, search.Key: search.New(func(who sallyport.Principal, profile string, shelf sallyport.Shelf) (sallyport.Sight, error) {
+			return w.gateway.See(who, profile, shelf)
+		})}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	w.serve(s, id)
 	for _, c := range s.servers {
@@ -124,7 +146,7 @@ func (w *world) serve(s setup, id string) {
 	h := httptest.NewUnstartedServer(nil)
 	w.url = "http://" + h.Listener.Addr().String()
 	w.hub = stream.NewHub(w.gateway, w.behind.Unfollow)
-	o := mcpserver.Options{Gateway: w.gateway, Hub: w.hub, Reaches: func() []string { return append(w.behind.Reaches(), id) }, BaseURL: w.url, Profile: func(name string) bool { _, ok := s.profiles[name]; return ok || name == "bare" && s.bare != "" }}
+	o := mcpserver.Options{Gateway: w.gateway, Held: w.held, Hub: w.hub, Reaches: func() []string { return append(w.behind.Reaches(), id) }, Down: w.behind.Down, BaseURL: w.url, Profile: func(name string) bool { _, ok := s.profiles[name]; return ok || name == "bare" && s.bare != "" }}
 	if s.door != nil {
 		s.door(&o)
 	}
@@ -142,7 +164,7 @@ func (w *world) listed(l upstream.Listing) {
 	if err != nil {
 		w.t.Error(err)
 	}
-	w.library.SetListing(library.Listing{
+	w.library.SetListing(context.Background(), library.Listing{
 		Server: l.Server, Endpoint: l.Endpoint, Holds: l.Holds, Resources: l.Resources, Templates: l.Templates, Prompts: l.Prompts,
 	})
 	w.mu.Lock()
@@ -190,7 +212,11 @@ func (w *world) client(agent, profile, version string, o *sdk.ClientOptions) *sd
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	w.t.Cleanup(cancel)
-	s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(ctx, &sdk.StreamableClientTransport{
+	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o)
+	if o != nil && o.Capabilities != nil && o.Capabilities.RootsV2 != nil { //nolint:staticcheck // deprecated, and in use
+		client.AddRoots(&sdk.Root{URI: "file:///home/" + agent, Name: "home"}) //nolint:staticcheck // deprecated, and in use
+	}
+	s, err := client.Connect(ctx, &sdk.StreamableClientTransport{
 		Endpoint: w.url + "/mcp" + profile, HTTPClient: &http.Client{Transport: bearer(agent)},
 	}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
