@@ -2,6 +2,8 @@ package bench
 
 import (
 	"fmt"
+	"net"
+	"net/http"
 	"testing"
 	"time"
 
@@ -19,6 +21,7 @@ const refilled = 600 * time.Millisecond
 // measures from the request to the result. Of the first, only calls count whose
 // receipt says that their sandbox had waited; "late" are the others.
 func BenchmarkWarmThroughMCP(b *testing.B) {
+	at := listen(b)
 	gateways := []struct {
 		name string
 		warm bool
@@ -26,27 +29,35 @@ func BenchmarkWarmThroughMCP(b *testing.B) {
 	}{{name: "warm", warm: true}, {name: "cold"}}
 	for i := range gateways {
 		g := stage.New(b)
-		g.Write("sallyport.yaml", g.Config(fmt.Sprintf("sandbox: {warm: %d}\nlimits: {rate: 100000, burst: 100000}\n", map[bool]int{true: 4}[gateways[i].warm])))
+		g.Write("sallyport.yaml", g.Config(fmt.Sprintf("sandbox: {warm: %d}\negress: {private: [127.0.0.0/8]}\nlimits: {rate: 100000, burst: 100000}\n", map[bool]int{true: 4}[gateways[i].warm])))
+		g.Write("tools/reach.yaml", fmt.Sprintf(reach, "reach", at, "print(1)"))
+		g.Write("tools/fetch.yaml", fmt.Sprintf(reach, "fetch", at, fmt.Sprintf("import urllib.request; print(urllib.request.urlopen('http://%s/').read())", at)))
 		g.Start()
 		gateways[i].s = client(b, g.URL+"/mcp", g.Token(""))
 	}
-	for _, p := range []struct{ name, tool, code string }{
-		{"python", "run_python", "print(1)"},
-		{"shell-true", "run_shell", "true"},
-		{"shell-bin-true", "run_shell", "/bin/true"},
-		{"javascript", "run_javascript", "console.log(1)"},
+	code := func(text string) map[string]any { return map[string]any{"code": text} }
+	for _, p := range []struct {
+		name, tool string
+		args       map[string]any
+	}{
+		{"python", "run_python", code("print(1)")},
+		{"shell-true", "run_shell", code("true")},
+		{"shell-bin-true", "run_shell", code("/bin/true")},
+		{"javascript", "run_javascript", code("console.log(1)")},
+		{"egress", "reach", map[string]any{}},       // it has a way out, and does not take it
+		{"egress-fetch", "fetch", map[string]any{}}, // one request to a server of this machine
 	} {
 		b.Run(p.name, func(b *testing.B) {
 			took, late := map[string][]time.Duration{}, 0
 			for range 3 { // the first calls of a kind are cold
 				for _, g := range gateways {
-					run(b, g.s, p.tool, p.code)
+					run(b, g.s, p.tool, p.args)
 				}
 			}
 			for b.Loop() {
 				for _, g := range gateways {
 					time.Sleep(refilled)
-					if d, warm := run(b, g.s, p.tool, p.code); warm == g.warm {
+					if d, warm := run(b, g.s, p.tool, p.args); warm == g.warm {
 						took[g.name] = append(took[g.name], d)
 					} else {
 						late++
@@ -63,9 +74,33 @@ func BenchmarkWarmThroughMCP(b *testing.B) {
 	}
 }
 
-func run(b *testing.B, s *mcp.ClientSession, tool, code string) (took time.Duration, warm bool) {
+// reach is a tool that may reach one server.
+const reach = `
+name: %s
+description: Reaches a server of this machine, as tools do that bring what they need along.
+input_schema: {type: object, additionalProperties: false}
+language: python
+egress: [%q]
+code: |
+  %s
+`
+
+// listen starts a server at an address that no sandbox takes for its own.
+func listen(b *testing.B) (at string) {
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	hello := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
+	s := &http.Server{Handler: http.HandlerFunc(hello), ReadHeaderTimeout: time.Minute}
+	b.Cleanup(func() { s.Close() })
+	go s.Serve(l) //nolint:errcheck // ends with Close
+	return l.Addr().String()
+}
+
+func run(b *testing.B, s *mcp.ClientSession, tool string, args map[string]any) (took time.Duration, warm bool) {
 	at := time.Now()
-	r, err := s.CallTool(b.Context(), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{"code": code}})
+	r, err := s.CallTool(b.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
 	took = time.Since(at)
 	if err != nil || r.IsError {
 		b.Fatal(err, r)

@@ -19,66 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"sallyport.dev/sallyport/test/npm"
 	"sallyport.dev/sallyport/test/stage"
 )
-
-// An npm finds the programs of the packages that `make npm` installs.
-type npm struct{ modules, node string }
-
-func newNpm(t *testing.T) npm {
-	t.Helper()
-	dir, err := filepath.Abs("../node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "@modelcontextprotocol", "inspector")); err != nil {
-		stage.Absent(t, "npm's packages are not installed: run `make npm`")
-	}
-	n := npm{modules: open(t, dir)}
-	n.node, err = filepath.EvalSymlinks(filepath.Join(n.modules, ".bin", "node"))
-	if err != nil {
-		t.Fatalf("no Node.js among npm's packages: %v", err)
-	}
-	return n
-}
-
-// open is the folder under a path that every user may walk: a repository may
-// lie in a folder that is closed, such as /root.
-func open(t *testing.T, dir string) string {
-	t.Helper()
-	for d := dir; ; d = filepath.Dir(d) {
-		info, err := os.Stat(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Mode().Perm()&0o005 != 0o005 {
-			break
-		}
-		if d == "/" {
-			return dir
-		}
-	}
-	to := stage.OpenDir(t)
-	err := unix.Mount(dir, to, "", unix.MS_BIND, "")
-	if err == nil {
-		err = unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
-	}
-	if err != nil {
-		t.Fatalf("making %s reachable: %v", dir, err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(to, unix.MNT_DETACH) })
-	return to
-}
-
-func (n npm) script(pkg string) string {
-	return filepath.Join(n.modules, "@modelcontextprotocol", pkg, "dist", "index.js")
-}
-
-func (n npm) server(pkg string, args ...string) stage.Server {
-	return stage.Server{Command: n.node, Args: append([]string{n.script(pkg)}, args...), Isolation: "uid"}
-}
 
 // A direct is the same server without a gateway before it.
 type direct struct {
@@ -88,10 +31,10 @@ type direct struct {
 	id  int
 }
 
-func (n npm) direct(t *testing.T, pkg string, args ...string) *direct {
+func newDirect(t *testing.T, n npm.Modules, pkg string, args ...string) *direct {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, n.node, append([]string{n.script(pkg)}, args...)...)
+	cmd := exec.CommandContext(ctx, n.Node, append([]string{n.Script(pkg)}, args...)...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +51,7 @@ func (n npm) direct(t *testing.T, pkg string, args ...string) *direct {
 		_ = cmd.Wait() // it was killed
 	})
 	d := &direct{t: t, in: in, out: bufio.NewReader(out)}
-	d.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"direct","version":"1"}}`)
+	d.ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}},"clientInfo":{"name":"direct","version":"1"}}`)
 	d.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return d
 }
@@ -157,9 +100,11 @@ func toolNames(t *testing.T, result json.RawMessage) (names []string) {
 	return names
 }
 
-// What every tool of server-everything is called with. None of them needs a
-// request of the server to the client: a client without capabilities is not
-// shown those that do.
+// asking are the tools of server-everything that ask their client first. Those of
+// this test cannot be asked; package matrix has clients that can.
+var asking = []string{"get-roots-list", "trigger-elicitation-request", "trigger-sampling-request", "trigger-url-elicitation"}
+
+// What every other tool of server-everything is called with.
 var everything = map[string]string{
 	"echo":                           `{"message":"héllo  \"quoted\" 𝄞"}`,
 	"get-annotated-message":          `{"messageType":"error","includeImage":true}`,
@@ -200,26 +145,26 @@ func plain(t *testing.T, result json.RawMessage) string {
 }
 
 func TestNpm(t *testing.T) {
-	n := newNpm(t)
+	n := npm.Find(t).Open(t)
 	g := stage.New(t)
 	dir := filepath.Join(stage.OpenDir(t), "files")
 	if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o777)); err != nil { //nolint:gosec // the server's own user writes there
 		t.Fatal(err)
 	}
 	port := startEverything(t, n)
-	memory := n.server("server-memory")
+	memory := n.Server("server-memory")
 	memory.Env = map[string]string{"MEMORY_FILE_PATH": filepath.Join(dir, "graph.jsonl")}
 	g.Write("sallyport.yaml", g.Config(roomy+stage.Servers(map[string]stage.Server{
-		"every":  n.server("server-everything", "stdio"),
+		"every":  n.Server("server-everything", "stdio"),
 		"web":    {URL: port + "/mcp"},
-		"files":  n.server("server-filesystem", dir),
+		"files":  n.Server("server-filesystem", dir),
 		"memory": memory,
 	})))
 	g.Start("every", "web", "files", "memory")
 	c := newRaw(t, g)
 	for _, server := range []string{"every", "web"} {
 		t.Run("Everything/"+server, func(t *testing.T) {
-			useEverything(t, c, n.direct(t, "server-everything", "stdio"), server)
+			useEverything(t, c, newDirect(t, n, "server-everything", "stdio"), server)
 		})
 	}
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
@@ -231,11 +176,11 @@ func TestNpm(t *testing.T) {
 }
 
 // startEverything runs the same server over streamable HTTP.
-func startEverything(t *testing.T, n npm) (url string) {
+func startEverything(t *testing.T, n npm.Modules) (url string) {
 	t.Helper()
 	addr := stage.FreePort(t)
 	_, port, _ := strings.Cut(addr, ":")
-	cmd := exec.CommandContext(t.Context(), n.node, n.script("server-everything"), "streamableHttp")
+	cmd := exec.CommandContext(t.Context(), n.Node, n.Script("server-everything"), "streamableHttp")
 	cmd.Env = append(os.Environ(), "PORT="+port)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -272,6 +217,12 @@ func useEverything(t *testing.T, c raw, d *direct, server string) {
 		t.Errorf("listed are %v\ndirectly  %v", mine, want)
 	}
 	for _, name := range mine {
+		if slices.Contains(asking, name) {
+			if a := c.must(t, server+"__"+name, `{}`, ""); !a.IsError && !strings.Contains(a.Text, "no roots are currently configured") {
+				t.Errorf("%s asked a client that cannot be asked: %s", name, a)
+			}
+			continue
+		}
 		args, known := everything[name]
 		if !known {
 			t.Errorf("%s: a tool that this test does not know", name)
@@ -343,15 +294,15 @@ func useMemory(t *testing.T, c raw) {
 	}
 }
 
-func useInspector(t *testing.T, n npm, g *stage.Gateway) {
+func useInspector(t *testing.T, n npm.Modules, g *stage.Gateway) {
 	g.In(t)
 	token := g.Token("")
 	inspect := func(args ...string) string {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		args = append([]string{filepath.Join(n.modules, ".bin", "mcp-inspector"), "--cli", g.URL + "/mcp", "--transport", "http", "--header", "Authorization: Bearer " + token}, args...)
-		cmd := exec.CommandContext(ctx, n.node, args...)
-		cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "PATH="+filepath.Dir(n.node)+":"+os.Getenv("PATH"))
+		args = append([]string{n.Path(".bin", "mcp-inspector"), "--cli", g.URL + "/mcp", "--transport", "http", "--header", "Authorization: Bearer " + token}, args...)
+		cmd := exec.CommandContext(ctx, n.Node, args...)
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "PATH="+filepath.Dir(n.Node)+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Errorf("inspector %v: %v\n%s", args[8:], err, out)

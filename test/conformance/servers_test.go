@@ -1,11 +1,17 @@
 package conformance
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"sallyport.dev/sallyport/test/stage"
 )
@@ -82,4 +88,20 @@ func TestServerThatDoesNotAnswerIsAdded(t *testing.T) {
 		}
 	}
 	g.Must("", "servers", "add", "good", "--isolation", "uid", "--env", "STAGE_ROLE=actor", "--env", "ACTOR_NAME=good", "--", stage.Self(t)) // the control
+}
+
+// Who has no tools is ready, too: nobody waits for them.
+func TestServerWithoutToolsIsAddedAtOnce(t *testing.T) {
+	s := mcp.NewServer(&mcp.Implementation{Name: "prompts", Version: "1"}, nil)
+	s.AddPrompt(&mcp.Prompt{Name: "hello"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{}, nil
+	})
+	peer := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+	t.Cleanup(peer.Close) // once the gateway, which listens to it, is gone
+	g := stage.New(t)
+	g.Start()
+	begun := time.Now()
+	if r := g.Must("", "servers", "add", "prompts", "--url", peer.URL); !strings.Contains(r.Out, "ready") || time.Since(begun) > stage.Patience { // it was 45 s
+		t.Errorf("after %s: %s", time.Since(begun), r)
+	}
 }

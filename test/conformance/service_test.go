@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"sallyport.dev/sallyport/test/npm"
 	"sallyport.dev/sallyport/test/stage"
 )
 
@@ -19,7 +20,7 @@ import (
 // serviced is a gateway whose npm asks a registry of the test's own.
 func serviced(t *testing.T, more string) (*stage.Gateway, *registry) {
 	t.Helper()
-	r := newRegistry(t, newNpm(t).modules)
+	r := newRegistry(t, npm.Find(t).Dir)
 	g := stage.New(t)
 	g.Env = append(g.Env, r.env())
 	g.Write("sallyport.yaml", g.Config(roomy+more))
@@ -231,7 +232,7 @@ rl.on('line', l => {
 // No server but one without isolation reads the data folder, and one in a
 // sandbox reaches what its list says and nothing else.
 func TestServersSeeAndReachWhatTheyMay(t *testing.T) {
-	n := newNpm(t)
+	n := npm.Find(t).Open(t)
 	dir := stage.OpenDir(t)
 	if err := os.WriteFile(filepath.Join(dir, "spy.js"), []byte(spy), 0o644); err != nil {
 		t.Fatal(err)
@@ -243,7 +244,7 @@ func TestServersSeeAndReachWhatTheyMay(t *testing.T) {
 		return fmt.Sprintf("  %s: {isolation: %s, command: %q, args: [%q]%s}\n", isolation, isolation, command, filepath.Join(dir, "spy.js"), more)
 	}
 	confined := fmt.Sprintf(", roots: [{path: %q}], egress: ['127.0.0.1:%s']", dir, ports[0])
-	g.Write("sallyport.yaml", g.Config("egress: {private: [127.0.0.0/8]}\nservers:\n"+server("none", n.node, "")+server("uid", n.node, "")+server("gvisor", "node", confined)))
+	g.Write("sallyport.yaml", g.Config("egress: {private: [127.0.0.0/8]}\nservers:\n"+server("none", n.Node, "")+server("uid", n.Node, "")+server("gvisor", "node", confined)))
 	canary := filepath.Join(g.Data, "canary")
 	if err := os.WriteFile(canary, []byte("CANARY"), 0o600); err != nil { // serve gives it to the gateway's user
 		t.Fatal(err)

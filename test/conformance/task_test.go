@@ -14,8 +14,9 @@ import (
 type taskAnswer struct {
 	Status string // of HTTP
 	Error  *struct {
-		Code int
-		Data json.RawMessage
+		Code    int
+		Message string
+		Data    json.RawMessage
 	}
 	Result struct {
 		ResultType, TaskID, Status, StatusMessage string
@@ -67,6 +68,9 @@ func taskOfApproval(t *testing.T, g *stage.Gateway, c raw, ledger *stage.Ledger)
 		t.Errorf("before the decision: %+v", a)
 	}
 	refusedTasks(t, g, c, made.TaskID)
+	if a := c.ask(t, takesTasks, "tasks/update", made.TaskID, `"inputResponses":{},"taskId":`+str(made.TaskID)); a.Error == nil || a.Error.Code != -32602 || !strings.Contains(a.Error.Message, "asks its client nothing") {
+		t.Errorf("answers that nobody asked for: %+v", a)
+	}
 	ticket, _, _ := strings.Cut(made.TaskID, ".")
 	g.Must("", "approvals", "approve", ticket)
 	for range 2 {
@@ -107,7 +111,7 @@ func refusedTasks(t *testing.T, g *stage.Gateway, c raw, id string) {
 	t.Helper()
 	g.Must("", "agents", "add", "mallory")
 	mallory := raw{url: c.url, token: g.Token("mallory")}
-	for _, method := range []string{"tasks/get", "tasks/cancel"} {
+	for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
 		a := c.ask(t, "", method, id, `"taskId":`+str(id))
 		if a.Status != "400" || a.Error == nil || a.Error.Code != -32021 || !strings.Contains(string(a.Error.Data), "io.modelcontextprotocol/tasks") {
 			t.Errorf("%s without the extension: %+v", method, a)

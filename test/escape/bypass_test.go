@@ -34,6 +34,8 @@ func attempts(t *testing.T, h *gvisor.Host, warm bool, reach []string, args ...s
 	r.Limits.Timeout = 4 * time.Minute
 	if warm {
 		bench{host: h}.warmUp(t, r)
+	} else {
+		r.Env = []string{"COLD=1"} // no warm sandbox has variables of its own
 	}
 	res, err := h.Run(t.Context(), r)
 	if err != nil {
@@ -70,7 +72,9 @@ func openWorld(t *testing.T) (w *world, b bench, everything *gvisor.Host, naive 
 	b = newBenchOf(t, gvisortest.Open(t, func(c *gvisor.Config) {
 		c.Warm, c.Broker = 1, realBroker{&egress.Broker{Resolver: w, Own: own}}
 	}))
-	everything = gvisortest.Open(t, func(c *gvisor.Config) { c.Broker = realBroker{&egress.Broker{Resolver: w, Own: own, Private: all}} })
+	everything = gvisortest.Open(t, func(c *gvisor.Config) {
+		c.Warm, c.Broker = 1, realBroker{&egress.Broker{Resolver: w, Own: own, Private: all}}
+	})
 	naive = gvisortest.Open(t, func(c *gvisor.Config) { c.Broker = naiveBroker{w} })
 	return w, b, everything, naive
 }

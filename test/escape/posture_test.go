@@ -13,8 +13,37 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/egress"
 	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/gvisor/gvisortest"
 )
+
+// servesFolder tells whether a process is gVisor's that serves the folder of a way
+// out. It is no root of the host, and what it may do is in a user namespace of its
+// own, of which that one folder is all.
+func servesFolder(proc string) bool {
+	line, _ := os.ReadFile(proc + "cmdline")
+	return strings.HasPrefix(string(line), "runsc-gofer\x00")
+}
+
+const (
+	nobody  = "65534 65534 65534 65534"
+	wayUser = "65533 65533 65533 65533"
+)
+
+// mountsBeyond are what of its mount table is not that folder.
+func mountsBeyond(proc string) (found []string) {
+	mounts, _ := os.ReadFile(proc + "mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) < 6 || !strings.HasSuffix(f[3], "/way") || f[4] != "/srv" || !strings.HasPrefix(f[5], "ro,nosuid,nodev,noexec") {
+			found = append(found, "mount "+line)
+		}
+	}
+	return found
+}
+
+// serverFD is what it may hold open beside what other processes of a sandbox may.
+var serverFD = regexp.MustCompile(`^(/|/root/srv|/.*/bundle/config\.json|/.*/cpu\.cfs_(quota|period)_us|/.*/cpu\.max)$`)
 
 // allowedFD is all that a process of a sandbox may hold open: what is of
 // memory, what leads to its own host, and two files that it may read.
@@ -34,13 +63,17 @@ func weaknesses(t *testing.T, pid int, group string) (found []string) {
 		k, v, _ := strings.Cut(line, ":")
 		status[k] = strings.Join(strings.Fields(v), " ")
 	}
+	serves, user := servesFolder(proc), nobody
+	if serves {
+		user, found = wayUser, mountsBeyond(proc)
+	}
 	for _, c := range []struct {
 		what string
 		bad  bool
 	}{
-		{"uid " + status["Uid"], status["Uid"] != "65534 65534 65534 65534"},
-		{"gid " + status["Gid"], status["Gid"] != "65534 65534 65534 65534" || status["Groups"] != ""},
-		{"capabilities", strings.Trim(status["CapPrm"]+status["CapEff"]+status["CapInh"]+status["CapBnd"]+status["CapAmb"], "0") != ""},
+		{"uid " + status["Uid"], status["Uid"] != user},
+		{"gid " + status["Gid"], status["Gid"] != user || status["Groups"] != ""},
+		{"capabilities", !serves && strings.Trim(status["CapPrm"]+status["CapEff"]+status["CapInh"]+status["CapBnd"]+status["CapAmb"], "0") != ""},
 		{"no_new_privs", status["NoNewPrivs"] != "1"},
 		{"seccomp", status["Seccomp"] != "2"},
 	} {
@@ -59,10 +92,10 @@ func weaknesses(t *testing.T, pid int, group string) (found []string) {
 	if b, err := os.ReadFile(proc + "oom_score_adj"); err != nil || strings.TrimSpace(string(b)) != "500" {
 		found = append(found, "out-of-memory score "+strings.TrimSpace(string(b)))
 	}
-	return append(found, openFiles(t, proc)...)
+	return append(found, openFiles(t, proc, serves)...)
 }
 
-func openFiles(t *testing.T, proc string) (found []string) {
+func openFiles(t *testing.T, proc string, serves bool) (found []string) {
 	t.Helper()
 	fds, err := os.ReadDir(proc + "fd")
 	if err != nil {
@@ -73,7 +106,7 @@ func openFiles(t *testing.T, proc string) (found []string) {
 		if err != nil {
 			continue // closed meanwhile
 		}
-		if !allowedFD.MatchString(to) {
+		if !allowedFD.MatchString(to) && !(serves && serverFD.MatchString(to)) {
 			found = append(found, "descriptor of "+to)
 			continue
 		}
@@ -119,64 +152,75 @@ func descendants(t *testing.T, of int) (pids []int) {
 	return pids
 }
 
-// sandboxWeaknesses looks at every process of the one sandbox that runs, its
-// kernel and its programs, and counts them.
-func sandboxWeaknesses(t *testing.T, b bench) (n int, found []string) {
+// sandboxWeaknesses looks at every process of the sandboxes of this test, their
+// kernels, programs and file servers, and counts them.
+func sandboxWeaknesses(t *testing.T) (n int, found []string) {
 	t.Helper()
-	for _, s := range b.host.List() {
-		for _, p := range descendants(t, os.Getpid()) {
-			proc := fmt.Sprintf("/proc/%d/", p)
-			group, err := os.ReadFile(proc + "cgroup")
-			if err != nil || !strings.Contains(string(group), s.ID) {
-				continue
-			}
-			name, _ := os.ReadFile(proc + "comm")
-			if strings.HasPrefix(string(name), "sallyport-runsc") { // waits outside, and runs nothing of the sandbox
-				continue
-			}
-			n++
-			for _, w := range weaknesses(t, p, s.ID) {
-				found = append(found, fmt.Sprintf("%d %s: %s", p, strings.TrimSpace(string(name)), w))
-			}
+	for _, p := range descendants(t, os.Getpid()) {
+		proc := fmt.Sprintf("/proc/%d/", p)
+		groups, err := os.ReadFile(proc + "cgroup")
+		group := sandboxGroup.FindString(string(groups))
+		if err != nil || group == "" {
+			continue
+		}
+		name, _ := os.ReadFile(proc + "comm")
+		if strings.HasPrefix(string(name), "sallyport-runsc") { // waits outside, and runs nothing of the sandbox
+			continue
+		}
+		n++
+		for _, w := range weaknesses(t, p, group) {
+			found = append(found, fmt.Sprintf("%d %s: %s", p, strings.TrimSpace(string(name)), w))
 		}
 	}
 	return n, found
 }
 
-// The living processes of a sandbox on the host: its kernel and its programs.
-// The control is this test's own process, which has every weakness.
+var sandboxGroup = regexp.MustCompile(`sp-[0-9a-f]+-[-0-9a-z]+`)
+
+// The living processes of a sandbox on the host: its kernel, its programs and,
+// where it has a way out, the server of that one folder; while it waits, too. The
+// control is this test's own process, which has every weakness.
 func TestTO40_Posture(t *testing.T) {
-	b := newBench(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	r := gvisor.Request{Image: "default", Argv: []string{"sh", "-c", "sleep 300 & sleep 300"}}
-	r.Limits = sallyport.DefaultLimits()
-	r.Limits.Timeout = 2 * time.Minute
-	go func() { _, err := b.host.Run(ctx, r); ended <- err }()
-	defer func() { cancel(); <-ended }()
-	// While it boots, its processes still give up what they have; from then on
-	// they have none of it.
-	var found []string
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		n := 0
-		if n, found = sandboxWeaknesses(t, b); n >= 3 && len(found) == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d processes: %q", n, found)
-		}
+	for name, way := range map[string]gvisor.Way{"no way out": {}, "a way out": {Reach: []string{"a.test:80"}}} {
+		t.Run(name, func(t *testing.T) {
+			h := gvisortest.Open(t, func(c *gvisor.Config) { c.Warm, c.Broker = 1, realBroker{&egress.Broker{}} })
+			r := gvisor.Request{Image: "default", Argv: []string{"sh", "-c", "true"}, Limits: sallyport.DefaultLimits(), Way: way}
+			bench{host: h}.warmUp(t, r)
+			sound(t, 2+len(way.Reach))
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			r.Argv = []string{"sh", "-c", "sleep 300 & sleep 300"}
+			r.Limits.Timeout = 2 * time.Minute
+			go func() { _, err := h.Run(ctx, r); ended <- err }()
+			defer func() { cancel(); <-ended }()
+			for deadline := time.Now().Add(time.Minute); h.Waiting() == 0 || len(h.List()) == 0; time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("none runs, or none waits")
+				}
+			}
+			sound(t, 2*(3+len(way.Reach)))
+		})
 	}
-	for range 5 {
-		time.Sleep(100 * time.Millisecond)
-		if n, found := sandboxWeaknesses(t, b); n < 3 || len(found) > 0 {
-			t.Errorf("%d processes: %q", n, found)
-		}
-	}
-	id := b.host.List()[0].ID
-	own := weaknesses(t, os.Getpid(), id)
+	own := weaknesses(t, os.Getpid(), "sp-")
 	for _, want := range []string{"uid 0 0 0 0", "capabilities", "no_new_privs", "seccomp", "namespace net", "namespace user", "control group"} {
 		if !slices.Contains(own, want) {
 			t.Errorf("control: this process has no weakness %q; it has %q", want, own)
+		}
+	}
+}
+
+// sound says that there are so many processes at least, and none has a weakness.
+// While a sandbox boots, its processes still give up what they have.
+func sound(t *testing.T, atLeast int) {
+	t.Helper()
+	for deadline, good := time.Now().Add(time.Minute), 0; good < 5; time.Sleep(100 * time.Millisecond) {
+		n, found := sandboxWeaknesses(t)
+		if n >= atLeast && len(found) == 0 {
+			good++
+			continue
+		}
+		if good > 0 || time.Now().After(deadline) {
+			t.Fatalf("%d processes, want %d: %q", n, atLeast, found)
 		}
 	}
 }

@@ -64,8 +64,11 @@ func inWorld(t *testing.T) bool {
 
 // A world has the servers and what they heard.
 type world struct {
+	roots *x509.CertPool // of the servers
+
 	mu    sync.Mutex
-	heard []string // "tcp ADDRESS:PORT Host"
+	heard []string // "tcp ADDRESS PORT Host"
+	keys  []string // "HOST CREDENTIAL", over TLS
 }
 
 func newWorld(t *testing.T) *world {
@@ -77,8 +80,9 @@ func newWorld(t *testing.T) *world {
 	if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	w := &world{}
+	w := &world{roots: x509.NewCertPool()}
 	cert := selfSigned(t)
+	w.roots.AddCert(cert.Leaf)
 	for _, port := range []string{"80", "443", "8080"} {
 		l, err := net.Listen("tcp", ":"+port)
 		if err != nil {
@@ -104,12 +108,16 @@ func selfSigned(t *testing.T) tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"allowed.test"}}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"allowed.test", "evil.test"}, IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
 func (w *world) note(format string, args ...any) {
@@ -155,11 +163,7 @@ func (w *world) serve(l net.Listener, cert tls.Certificate) {
 			}
 			b := make([]byte, 4096)
 			n, _ := c.Read(b)
-			for line := range strings.Lines(string(b[:n])) {
-				if k, v, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && strings.EqualFold(k, "host") {
-					w.note("%s Host %s", where, v)
-				}
-			}
+			w.read(where, string(b[:n]))
 			if _, to, ok := strings.Cut(string(b[:n]), "/redirect?"); ok {
 				fmt.Fprintf(c, "HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", strings.Fields(to)[0])
 				return
@@ -167,6 +171,31 @@ func (w *world) serve(l net.Listener, cert tls.Certificate) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\ncanary")
 		}()
 	}
+}
+
+// read notes the host of a request, and the credential.
+func (w *world) read(where, request string) {
+	var host string
+	for line := range strings.Lines(request) {
+		switch k, v, _ := strings.Cut(strings.TrimSpace(line), ": "); strings.ToLower(k) {
+		case "host":
+			host = v
+			w.note("%s Host %s", where, v)
+		case "authorization":
+			w.mu.Lock()
+			w.keys = append(w.keys, host+" "+v)
+			w.mu.Unlock()
+		}
+	}
+}
+
+// secrets returns the credentials that servers got since the last time.
+func (w *world) secrets() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.keys
+	w.keys = nil
+	return all
 }
 
 func (w *world) echo(p net.PacketConn) {
@@ -217,22 +246,36 @@ func (w *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 type realBroker struct{ *egress.Broker }
 
 // Open implements gvisor.Broker.
-func (b realBroker) Open(id string, w gvisor.Way, within time.Duration, l *net.UnixListener) ([]byte, func() gvisor.Passed, error) {
+func (b realBroker) Open(id string, w gvisor.Way, _ gvisor.Authority, within time.Duration, l *net.UnixListener) (func() gvisor.Passed, error) {
+	return b.serve(l, egress.Grant{ID: id, Rules: w.Reach, Bytes: 64 << 20, Rate: 64 << 20, Conns: 64, For: within}), nil
+}
+
+func (b realBroker) serve(l net.Listener, g egress.Grant) (end func() gvisor.Passed) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	g := egress.Grant{ID: id, Rules: w.Reach, Bytes: 64 << 20, Conns: 64, For: within}
 	go func() { done <- b.Serve(ctx, l, g) }()
-	return nil, func() gvisor.Passed { cancel(); <-done; return gvisor.Passed{} }, nil
+	return func() gvisor.Passed { cancel(); <-done; return gvisor.Passed{} }
+}
+
+// Authority implements gvisor.Broker.
+func (b realBroker) Authority(within time.Duration) (gvisor.Authority, error) {
+	ca, err := egress.NewAuthority(time.Now(), within)
+	return gvisor.Authority(ca), err
 }
 
 // A naiveBroker checks nothing: the weak proxy that shows what the attempts can do.
 type naiveBroker struct{ names *world }
 
 // Open implements gvisor.Broker.
-func (b naiveBroker) Open(_ string, _ gvisor.Way, _ time.Duration, l *net.UnixListener) ([]byte, func() gvisor.Passed, error) {
+func (b naiveBroker) Open(_ string, _ gvisor.Way, _ gvisor.Authority, _ time.Duration, l *net.UnixListener) (func() gvisor.Passed, error) {
 	s := &http.Server{Handler: http.HandlerFunc(b.serve), ReadHeaderTimeout: time.Minute}
 	go s.Serve(l) //nolint:errcheck // ends with Close
-	return nil, func() gvisor.Passed { s.Close(); return gvisor.Passed{} }, nil
+	return func() gvisor.Passed { s.Close(); return gvisor.Passed{} }, nil
+}
+
+// Authority implements gvisor.Broker.
+func (b naiveBroker) Authority(time.Duration) (gvisor.Authority, error) {
+	return gvisor.Authority{}, nil
 }
 
 func (b naiveBroker) dial(ctx context.Context, target string) (net.Conn, error) {
