@@ -128,8 +128,10 @@ cgroup2: ## control groups of version 2, in a machine of its own (installs QEMU)
 	fi; \
 	SALLYPORT_SOAK=1 SALLYPORT_KERNEL=$$PWD/$$kernel go test -tags $(TAGS) -count 1 -timeout 10m -v -run 'TestVersion2InAMachine|TestReal' ./gvisor/cgroup
 
-conformance: build npm postgres ## the world's clients and servers through a real gateway
-	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 20m ./test/conformance/... ./toolkit/...
+conformance: build npm postgres ## the world's clients and servers, and the protocol's own suite, through a real gateway
+	@rm -f bin/.conformance
+	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_CONFORMANCE_REPORT=$(CURDIR)/bin/.conformance go run ./test/run -- -tags $(TAGS) -count 1 -timeout 20m ./test/conformance/... ./test/suite/... ./test/matrix/... ./toolkit/... || { cat bin/.conformance; exit 1; }
+	@cat bin/.conformance
 
 # A browser, and what drives it.
 chromium:
@@ -144,8 +146,8 @@ crash: build npm postgres ## SIGKILL at every durable boundary and at any moment
 	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_CRASH_REPORT=$(CURDIR)/bin/.crash go run ./test/run -- -tags $(TAGS) -count 1 -timeout 120m ./test/crash/... || { cat bin/.crash; exit 1; }
 	@cat bin/.crash
 
-soak: build postgres ## long runs: 1,000 kills, 1,000 sandboxes, 300 histories of reservations
-	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_SOAK=1 go run ./test/run -- -tags $(TAGS) -count 1 -timeout 120m ./test/crash/... ./gvisor/... ./backend/sandbox ./store/...
+soak: build postgres ## long runs: 1,000 kills, 1,000 sandboxes, 300 histories of reservations, 100,000 calls
+	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_SOAK=1 go run ./test/run -- -tags $(TAGS) -count 1 -timeout 120m ./test/crash/... ./gvisor/... ./backend/sandbox ./store/... ./test/bench
 
 bench: build ## latency and CPU beside a direct call and a plain proxy
 	@bin/sallyport bench
