@@ -218,6 +218,9 @@ func (s *sandbox) note(rec record) bool {
 		ws := unix.WaitStatus(payload.Uint32(rec.data))
 		s.status = &ws
 	case payload.Over: // told of a program that could not be started, too
+		if s.talk != nil {
+			return false // process 1 may have more of what it said
+		}
 		ws := unix.WaitStatus(payload.Uint32(rec.data))
 		if s.early = &ws; s.started {
 			s.status, s.over = s.early, true

@@ -28,6 +28,10 @@ func openLine() *line {
 	return o
 }
 
+// heardMost keeps a record whole in its pipe, with a little that was held before it:
+// the sandbox's kernel writes there, too, and only up to 4096 bytes are one piece.
+const heardMost = 3 << 10
+
 func (o *line) hear(l int) {
 	defer close(o.over)
 	var c int
@@ -43,7 +47,7 @@ func (o *line) hear(l int) {
 	_ = syscall.Unlink(payload.TalkSocket)
 	syscall.Close(l)
 	o.connected <- c
-	buf := make([]byte, 32<<10)
+	buf := make([]byte, heardMost)
 	for {
 		n, err := syscall.Read(c, buf)
 		if err == syscall.EINTR {
