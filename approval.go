@@ -149,6 +149,15 @@ type ToolNote struct {
 	Code        string `json:"code,omitempty"`     // that a manifest brings
 }
 
+// Note is what an approver is told of a tool, beside its name.
+func (t Tool) Note() ToolNote {
+	n := ToolNote{Description: t.Description, Server: t.Origin.Server}
+	if t.Code != nil {
+		n.Language, n.Code = t.Code.Language, t.Code.Source
+	}
+	return n
+}
+
 // A Vote is one human's word on a ticket.
 type Vote struct {
 	By        string          `json:"by"` // admin name

@@ -16,11 +16,13 @@ type Job struct {
 	Key     string          // idempotency key to forward, "" if the caller gave none
 	Ticket  string          // that approved it, "" if none was needed
 	Profile string          // that it came through, "" is the default one
-	Tier    string          // chosen among Tool.Manifest.Tiers, "" for tools without one
+	Tier    string          // that the code runs in, "" for tools without code
 	Limits  Limits          // resolved, no zero fields, for sandbox tools
 	Egress  []string
 	Timeout time.Duration
-	Trace   string
+
+	Trace, TraceState, Baggage string // see Request; the latter two hold no secrets
+
 	Notify  func(Notice) // never nil
 	Watched bool         // the caller wants to hear of progress, and of output as it comes
 	Level   string       // of the log lines that the caller wants to hear, "" for none
@@ -32,7 +34,9 @@ type Job struct {
 
 	Reserved ReservationKey // under which the call is remembered
 	Saga     string         // that it joins, "" if none
-	Since    time.Time      // when it came in
+
+	TierReason string    // why it is that tier
+	Since      time.Time // when it came in
 }
 
 // Output is what a Backend returned, before sanitising.
@@ -64,7 +68,7 @@ type Connection struct {
 // Info describes a Backend.
 type Info struct {
 	Name      string
-	Isolation string // "gvisor", "uid", "remote", "none", "builtin"
+	Isolation string // "gvisor", "uid", "remote", "none", "builtin"; of a job with a tier, that counts
 }
 
 // An Isolator is a Backend whose jobs do not all run in the same isolation.

@@ -199,3 +199,14 @@ func (t Ticket) StandsBehind(admin string) bool {
 	}
 	return same(t.Actor) || same(t.Binding.OnBehalfOf)
 }
+
+// NoMore reports whether nothing is demanded now that was not before, by whatever
+// policy.
+func NoMore(now, before []Demand) bool {
+	for _, d := range now {
+		if !slices.ContainsFunc(before, func(o Demand) bool { return o.Asks() >= d.Asks() && slices.Equal(o.Groups, d.Groups) }) {
+			return false
+		}
+	}
+	return true
+}

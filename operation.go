@@ -49,6 +49,8 @@ type Request struct {
 	Saga       string // ad-hoc saga that the call joins, may be empty
 	CallID     string // set by a door that runs Call again for a waiting caller, else empty
 	Trace      string // W3C traceparent, may be empty
+	TraceState string // W3C tracestate of that trace, may be empty
+	Baggage    string // W3C baggage, may be empty
 	Parent     string // id of the call whose script makes this one, may be empty
 	Door       string // "mcp", "admin"
 	Size       int    // bytes the door read for this request
@@ -70,9 +72,32 @@ type Request struct {
 	State   string
 	Answers map[string]json.RawMessage // by the questions' keys
 
+	// Tasks says that the client takes the name of a task instead of an answer that
+	// takes long. Lasts, set by who holds such calls, is told when this one's outcome will
+	// be found later whatever becomes of the client, and reports whether it is held.
+	Tasks bool
+	Lasts func(Lasting) bool
+
 	// Gone, if set, is closed when nobody listens any more, though that does not
 	// cancel the call: a caller without a key is then not waited for any longer.
 	Gone <-chan struct{}
+}
+
+// A Lasting is a call whose outcome is kept for later.
+type Lasting struct {
+	CallID  string         `json:"call"`
+	Key     ReservationKey `json:"key"`  // under which its outcome is kept
+	Held    []byte         `json:"held"` // names it where it runs
+	Replica string         `json:"replica"`
+	Owner   string         `json:"-"` // see Inquiry
+	Binding string         `json:"-"` // stands for who may ask for it, through which profile
+}
+
+// A Visit is what somebody wants who asks how a call of theirs is.
+type Visit struct {
+	Task    string                     // its name
+	Answers map[string]json.RawMessage // to what it asks
+	Cancel  bool
 }
 
 // A Cancellation is the cause of a context that somebody ended on purpose.
@@ -106,5 +131,7 @@ type Result struct {
 	// its client to come back with answers, and with State.
 	Questions []Question
 	State     string
-	Untrusted bool // whoever reads it is tainted
+
+	Task      string // names the call, which goes on, in the place of Content
+	Untrusted bool   // whoever reads it is tainted
 }

@@ -74,6 +74,7 @@ type Return struct {
 	State          string
 	Answers        map[string]json.RawMessage
 	Notify         func(Notice)
+	Tasks          bool // see Request
 	Mutating       bool // what the call would do
 	NeedsHuman     bool // by today's policies
 }

@@ -5,12 +5,13 @@ package sallyport
 // copied from the request.
 type Receipt struct {
 	Tier      string        `json:"tier"`
-	Platform  string        `json:"platform"` // how the tier runs code: "systrap", "kvm"
-	Runtime   string        `json:"runtime"`  // module version of the sandbox's kernel
-	Kernel    string        `json:"kernel"`   // that the program sees
-	Image     string        `json:"image"`    // digest of the file that is the root, verified
-	Warm      bool          `json:"warm"`     // started before the call
-	Exit      string        `json:"exit"`     // exited, signaled, timeout, memory or failed
+	Platform  string        `json:"platform"`              // how the tier runs code: "systrap", "qemu"
+	Accel     string        `json:"accelerator,omitempty"` // of a virtual machine: "kvm", "tcg"
+	Runtime   string        `json:"runtime"`               // module version of the sandbox's kernel
+	Kernel    string        `json:"kernel"`                // that the program sees
+	Image     string        `json:"image"`                 // digest of the file that is the root, verified
+	Warm      bool          `json:"warm"`                  // started before the call
+	Exit      string        `json:"exit"`                  // exited, signaled, timeout, memory or failed
 	Limits    AppliedLimits `json:"limits"`
 	Egress    AppliedEgress `json:"egress"`
 	Links     []string      `json:"network_links"`    // every network interface inside

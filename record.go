@@ -62,12 +62,16 @@ type Record struct {
 	Findings    []string        `json:"findings,omitempty"` // what sanitise masked or flagged
 	ResultHash  string          `json:"result_sha256,omitempty"`
 	Isolation   string          `json:"isolation,omitempty"`
+	Tier        string          `json:"tier,omitempty"` // chosen for code, also where the call did not come to run
+	TierReason  string          `json:"tier_reason,omitempty"`
 	Reached     []Connection    `json:"connections,omitempty"` // of a sandboxed run
 	Receipt     *Receipt        `json:"receipt,omitempty"`     // of a sandboxed run
 	Asked       []Asked         `json:"asked,omitempty"`       // what its server asked the client
 	Waits       int             `json:"waits_for,omitempty"`   // this many answers of its client; the call goes on
 	Continues   bool            `json:"continues,omitempty"`   // the client came back with answers to the call of this id
 	Trace       string          `json:"trace,omitempty"`
+	TraceState  string          `json:"tracestate,omitempty"` // that went on to the server, and
+	Baggage     string          `json:"baggage,omitempty"`
 	Parent      string          `json:"parent,omitempty"`       // call whose script made this one
 	CancelledBy string          `json:"cancelled_by,omitempty"` // who ended it early: "client", "disconnect", "session", "unanswered", "shutdown"
 	Unrecorded  int             `json:"unrecorded,omitempty"`   // refusals of strangers since the last entry, which this one stands for

@@ -6,6 +6,17 @@ import (
 	"time"
 )
 
+// The tiers: kinds of sandboxes, named alike in manifests, policies and records.
+const (
+	TierMicroVM = "microvm" // a virtual machine with a kernel of its own
+	TierGVisor  = "gvisor"  // a kernel in user space
+	TierIsolate = "isolate" // a V8 isolate: JavaScript and Wasm modules
+	TierWasm    = "wasm"    // a WASI module
+)
+
+// Tiers are the names of all tiers.
+func Tiers() []string { return []string{TierGVisor, TierMicroVM, TierIsolate, TierWasm} }
+
 // A Tool is one callable thing, as the catalogue holds it, or one thing to read,
 // which takes the same path.
 type Tool struct {
@@ -23,6 +34,7 @@ type Tool struct {
 	Origin       Origin
 	Code         *Script // set for tools that run in a sandbox
 	Route        *Route  // set for operations of an HTTP API
+	ByTask       bool    // its server takes calls of it only as tasks (revision 2025-11-25)
 	Manifest     Manifest
 	Status       ToolStatus
 	StatusReason string   // why it is quarantined or retired
@@ -50,9 +62,13 @@ const (
 
 // A Script is what a sandbox runs for a tool.
 type Script struct {
-	Language string // "python", "javascript", "shell"
-	Source   string // "" means the caller's "code" argument
+	Language string // "python", "javascript", "shell", "wasm"
+	Source   string // "" means the caller's "code" argument; of wasm, what pins the module: sha256:HEX, or an artifact, REPOSITORY@sha256:HEX
+	File     string // where the module lies, of one that is a file
 }
+
+// MaxModule bounds a module of language wasm, in bytes.
+const MaxModule = 64 << 20
 
 // Limits bound one run. Zero means the default.
 type Limits struct {
@@ -86,8 +102,10 @@ type Manifest struct {
 	Risk       *Level        // declared minimum risk, nil if none
 	ReadOnly   bool          // the operator vouches that the tool changes nothing
 	Fields     []RiskField   // where the arguments carry something to analyse
-	Trust      string        // "agent" (default), "untrusted", "light"
-	Tiers      []string      // tiers a caller may choose; the first is the default
+	Trust      string        // "agent" (default), "untrusted", "light": how weak a tier may be
+	Tier       string        // that it runs in, "" or "auto": by the table of package tier/choose
+	Tiers      []string      // tiers that it may run in, and a caller may choose, what it wants first
+	GPU        bool          // it needs the host's GPUs
 	Image      string        // that its code runs in, by name or digest; "" is the default
 	Images     Images        // that a caller may choose
 	Limits     Limits        // caps; a caller may only tighten
