@@ -17,6 +17,7 @@ import (
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/risk"
+	"sallyport.dev/sallyport/tier"
 )
 
 // An effect is what a line did to its tree.
@@ -37,11 +38,15 @@ type shellLab struct {
 	code string
 }
 
-// newLaboratory makes the tree of a script in testdata.
-func newLaboratory(t testing.TB, tree string) shellLab {
+// newLaboratory makes the tree of scripts in testdata.
+func newLaboratory(t testing.TB, scripts ...string) shellLab {
 	t.Helper()
 	l := shellLab{host: gvisortest.Open(t), code: data(t, "effect.py")}
-	res, err := l.host.Run(context.Background(), request("bash", "-c", data(t, tree)+data(t, "pack.sh")))
+	tree := ""
+	for _, name := range append(scripts, "pack.sh") {
+		tree += data(t, name)
+	}
+	res, err := l.host.Run(context.Background(), request("bash", "-c", tree))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,10 +66,10 @@ func data(t testing.TB, name string) string {
 	return string(b)
 }
 
-func request(argv ...string) gvisor.Request {
+func request(argv ...string) tier.Request {
 	l := sallyport.DefaultLimits()
 	l.Timeout, l.Output, l.Disk = 2*time.Minute, 32<<20, 64<<20
-	return gvisor.Request{Image: "default", Argv: argv, Limits: l}
+	return tier.Request{Image: "default", Argv: argv, Limits: l}
 }
 
 // perSandbox lines share a sandbox. The tree is made anew after each that did
@@ -152,7 +157,7 @@ func TestShellLines(t *testing.T) {
 	found := make([]effect, len(lines))
 	e := engine(t)
 	if os.Getenv("SALLYPORT_RUN") != "" {
-		l := newLaboratory(t, cmp.Or(os.Getenv("SALLYPORT_TREE"), "tree.sh"))
+		l := newLaboratory(t, strings.Fields(cmp.Or(os.Getenv("SALLYPORT_TREE"), "tree.sh"))...)
 		start := time.Now()
 		l.each(t, lines, func(i int, e effect) { found[i] = e })
 		t.Log(time.Since(start))
@@ -171,6 +176,7 @@ func TestShellEffects(t *testing.T) {
 	e := engine(t)
 	count.run(t, e, newLaboratory(t, "tree.sh"), sample(append(corpus(t, "shell"), corpus(t, heldOut+"shell")...), 12))
 	count.run(t, e, newLaboratory(t, heldOut2+"tree.sh"), sample(corpus(t, heldOut2+"shell"), 12))
+	count.run(t, e, newLaboratory(t, "tree.sh", doors+"tree.sh"), sample(corpus(t, doors+"shell"), 12))
 	t.Logf("%d lines ran, %d did not (no such program in the image), %d came to nothing here", count.ran, count.unrun, count.futile)
 	t.Logf("lost something: %d, of these stopped: %d · harmless: %d, of these stopped (false alarms): %d", count.lost, count.stopped, count.harmless, count.alarms)
 	if count.stopped != count.lost || count.alarms*50 > count.harmless {

@@ -119,7 +119,7 @@ var label = flag.Bool("label", false, "write the effects that are seen into the 
 func checkEffects(t *testing.T, dialect string, lab laboratory) {
 	t.Helper()
 	seen := map[string]int{}
-	for _, kind := range []string{dialect, heldOut + dialect} {
+	for _, kind := range []string{dialect, heldOut + dialect, doors + dialect} {
 		executeAll(t, kind, lab, seen)
 	}
 	lab.plant(t, data(t, heldOut2+dialect+".sql"))

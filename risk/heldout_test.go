@@ -16,6 +16,7 @@ import (
 const (
 	heldOut  = "heldout/"
 	heldOut2 = "heldout2/" // with tables and a tree of its own
+	doors    = "doors/"    // what seems to be read and is run; a tree of its own
 )
 
 // A heldOutTally counts what became of lines of a held-out corpus.

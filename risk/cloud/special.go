@@ -1,12 +1,17 @@
 package cloud
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/finding"
 )
+
+// takes finds statements of query services that are no question.
+var takes = regexp.MustCompile(`(?i)^(--[\w-]+=)?[\s;(]*((drop|alter|truncate)\s+(table|database|schema|view|materialized|external|user|role|index|function|procedure|keyspace)\b|` +
+	`delete\s+from|merge\s+into|update\s+\S+\s+set\b|insert\s+overwrite|replace\s+into|vacuum\b|unload\s*\()`)
 
 // special sees what the verb alone does not tell.
 func (c command) special(l *finding.List, found class, what string, rest []string) {
@@ -23,6 +28,9 @@ func (c command) special(l *finding.List, found class, what string, rest []strin
 	case "docker", "docker-compose":
 		if has(c.options, "--privileged", "--cap-add", "--pid=host", "--security-opt") {
 			l.Add(sallyport.Critical, "%s takes the container's walls down", what)
+		}
+		if (strings.HasSuffix(what, "save") || strings.HasSuffix(what, "export")) && has(c.options, "-o", "--output") {
+			l.Lost("%s writes over a file: if it exists, what it held cannot be brought back", what)
 		}
 		if scaledToNothing(c.options) || slices.ContainsFunc(rest, func(w string) bool { return strings.HasSuffix(w, "=0") }) && strings.Contains(what, "scale") {
 			l.Add(sallyport.Critical, "%s ends every copy", what)
@@ -44,6 +52,10 @@ func (c command) special(l *finding.List, found class, what string, rest []strin
 		}
 	}
 	for _, o := range append(slices.Clone(c.options), rest...) {
+		if found == writes && takes.MatchString(o) {
+			l.Effect(sallyport.EffectDelete)
+			l.Lost("%s is given a statement that takes something away", what)
+		}
 		_, file, ok := strings.Cut(o, "://")
 		if ok && (strings.HasPrefix(o, "file") || strings.Contains(o, "=file")) && finding.SecretPath(file) || !ok && finding.SecretPath(strings.TrimPrefix(o, "@")) && strings.Contains(o, "/") {
 			l.Add(sallyport.Medium, "touches %s, which holds secrets", o)
@@ -61,7 +73,7 @@ func (c command) awsOptions(l *finding.List, what string) {
 		l.Lost("%s deletes what its source does not have", what)
 	case len(c.words) > 1 && c.words[0] == "s3api" && c.words[1] == "get-object":
 		l.Effect(sallyport.EffectWrite)
-		l.Add(sallyport.High, "%s writes a file", what)
+		l.Lost("%s writes over a file: if it exists, what it held cannot be brought back", what)
 	}
 	if has(c.options, "--acl", "--grants") && slices.ContainsFunc(c.options, func(o string) bool { return strings.Contains(o, "public") }) {
 		l.Effect(sallyport.EffectPrivileges)

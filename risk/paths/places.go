@@ -136,6 +136,12 @@ func shadows(s string) bool {
 	return ownModules[stem] && (ending == "py" || ending == "pyc" || strings.HasSuffix(ending, "so") || strings.HasSuffix(ending, "pyd"))
 }
 
+// ShadowsAsFolder tells the name of a folder that Python would take for one of its
+// own modules, if it holds code.
+func ShadowsAsFolder(name string) bool {
+	return slices.ContainsFunc(formsOf(name), func(s string) bool { return ownModules[path.Base(s)] })
+}
+
 // inHomeBin finds ~/bin, which many logins look programs up in.
 func inHomeBin(s string) bool {
 	parts := strings.Split(s, "/")

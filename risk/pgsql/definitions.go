@@ -228,6 +228,8 @@ func (w *walk) alterTable(n node) {
 			w.found.Lost("drops column %s of %s: its values cannot be brought back", part, name)
 		case kind == "AT_AlterColumnType":
 			w.found.Lost("converts column %s of %s: what the new type cannot hold is lost", part, name)
+		case kind == "AT_SetUnLogged":
+			w.found.Add(sallyport.Critical, "no longer writes %s to the log: a crash empties it", name)
 		case kind == "AT_DropNotNull":
 		case strings.HasPrefix(kind, "AT_Drop"):
 			w.found.Lost("drops %s of %s: it cannot be brought back by the same hand", part, name)

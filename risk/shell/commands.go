@@ -249,6 +249,9 @@ func (w *walk) high(u use, args []arg) {
 	recursive := word.Has(args, "-R", "-r", "--recursive")
 	for _, a := range u.rest {
 		w.place(a)
+		if u.name == "ln" {
+			w.placeFolder(a)
+		}
 		if recursive && a.Is("/", "/*", "~", "/home", "/etc", "/usr", "/var") {
 			w.lost("changes everything under %s", a.Text)
 		}
@@ -306,7 +309,9 @@ func (w *walk) overwrites(u use) {
 
 // placeInto judges sources that keep their names in a folder.
 func (w *walk) placeInto(folder arg, sources []arg) {
+	w.placeFolder(folder)
 	for _, s := range sources {
+		w.placeFolder(s)
 		w.place(arg{Text: strings.TrimSuffix(folder.Text, "/") + "/" + path.Base(s.Text)})
 	}
 }

@@ -55,7 +55,10 @@ func (w *walk) curl(args []arg) {
 			get = true
 		case "-I", "--head":
 			head = true
-		case "-H", "--header":
+		case "-H", "--header", "--proxy-header":
+			if strings.HasPrefix(inline, "@") {
+				w.sends(inline)
+			}
 			if k, v, ok := strings.Cut(inline, ":"); ok {
 				headers[strings.TrimSpace(k)] = strings.TrimSpace(v)
 			}

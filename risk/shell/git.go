@@ -60,6 +60,11 @@ func (w *walk) gitVerb(verb string, args []arg) {
 		w.unknown("git %s is given a word that is made at run time", verb)
 	}
 	switch verb {
+	case "mv":
+		for _, a := range args {
+			w.place(a)
+			w.placeFolder(a)
+		}
 	case "push", "pull", "fetch", "clone", "ls-remote", "submodule":
 		w.network("git " + verb)
 	}
@@ -76,7 +81,7 @@ func (w *walk) gitVerb(verb string, args []arg) {
 			w.found.Add(sallyport.Medium, "shows settings of git, and addresses may hold credentials")
 		}
 		p, _ := known.Find("git:read")
-		if r := p.Options.Read(args, false); r.Bad != "" && !shows {
+		if r := p.Options.Read(args, false); r.Bad != "" && (!shows || git.HandsOn(verb)) {
 			w.unknown("git %s is given option %s, which is not known to be harmless", verb, r.Bad)
 		}
 	case git.Writes(verb):

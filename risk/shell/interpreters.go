@@ -16,6 +16,9 @@ import (
 // deletes finds, in code of other languages, the calls that take something away.
 var deletes = regexp.MustCompile(`(?i)rmtree|\bos['")]*\s*\.\s*(remove|unlink|removedirs|rmdir|truncate)|\bunlink\b|\brmSync|\bunlinkSync|\brm_rf|\brm_r\b|FileUtils|\.unlink\(|shutil|rimraf|\brm\s+-|rmdirSync|File\.delete|\bDROP\s+(TABLE|DATABASE)|\bTRUNCATE\s|\bDELETE\s+FROM|mkfs|\bdd\s+if=`)
 
+// requiresJSON finds a file that looks as if it were only read.
+var requiresJSON = regexp.MustCompile(`require\(\s*['"][./][^'"]*\.json['"]`)
+
 // interpreter judges a program that runs code.
 func (w *walk) interpreter(name string, args []arg, stdin string) bool {
 	if known.Shells[name] {
@@ -67,6 +70,9 @@ func (w *walk) interpreter(name string, args []arg, stdin string) bool {
 		w.lost("runs %s code that deletes something", name)
 	}
 	w.unknown("runs %s code, whose effect cannot be told", name)
+	if name == "node" && requiresJSON.MatchString(program) {
+		w.unknown("require runs what a link or a folder named .json leads to: JSON.parse(fs.readFileSync(…)) only reads")
+	}
 	for _, a := range args {
 		w.reads(a)
 	}

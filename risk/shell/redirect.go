@@ -2,6 +2,7 @@ package shell
 
 import (
 	"cmp"
+	"path"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -93,6 +94,10 @@ func (w *walk) writes(target arg, use paths.Use) {
 
 // place notes a path where what is written is run or obeyed later.
 func (w *walk) place(target arg) {
+	if base := path.Base(target.Text); target.Known && len(base) > 1 && (base[0] == '-' || base[0] == '|' || base[len(base)-1] == '|') {
+		w.found.Object(target.Text)
+		w.unknown("makes %q: where a pattern stands for it, programs take it for an option or a command", base)
+	}
 	for _, name := range w.ways(target.Text) {
 		if paths.Executed(name) {
 			w.found.Object(target.Text)
@@ -100,6 +105,15 @@ func (w *walk) place(target arg) {
 			w.unknown("changes %s, which the system or others run or obey", name)
 			return
 		}
+	}
+}
+
+// placeFolder judges a link or a copy, which may be a folder with code.
+func (w *walk) placeFolder(target arg) {
+	if paths.ShadowsAsFolder(target.Text) {
+		w.found.Object(target.Text)
+		w.found.Effect(sallyport.EffectExecute)
+		w.unknown("makes %s, which Python would run in place of its own module of that name", target.Text)
 	}
 }
 
@@ -118,7 +132,11 @@ func (w *walk) ways(name string) []string {
 
 // reads notes a file that is read, if it is secret.
 func (w *walk) reads(a arg) {
-	for _, name := range w.ways(a.Text) {
+	ways := w.ways(a.Text)
+	if _, file, ok := strings.Cut(a.Text, "="); ok && strings.HasPrefix(a.Text, "--") { // --file=NAME
+		ways = append(ways, file)
+	}
+	for _, name := range ways {
 		if paths.Secret(name) {
 			w.found.Object(a.Text)
 			w.found.Effect(sallyport.EffectRead)

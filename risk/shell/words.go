@@ -6,12 +6,11 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"sallyport.dev/sallyport/risk/shell/form"
 	"sallyport.dev/sallyport/risk/shell/word"
 )
 
 type arg = word.Word
-
-const maxBraces = 64 // words out of one word
 
 // environment variables whose value the shell or the login gives, and that do
 // not begin with a dash.
@@ -38,7 +37,7 @@ func constant(word *syntax.Word) (string, bool) {
 // expand turns a word into arguments: braces, quotes, escapes and variables
 // that the script itself sets.
 func (w *walk) expand(word *syntax.Word) []arg {
-	alternatives, ok := braces(word)
+	alternatives, ok := form.Braces(word)
 	if !ok {
 		return []arg{{Loose: true}}
 	}
@@ -61,53 +60,6 @@ func (w *walk) expand(word *syntax.Word) []arg {
 		out = append(out, a)
 	}
 	return out
-}
-
-// braces returns the alternatives of {a,b} in a word. Sequences such as {1..9}
-// stand for one of their members.
-func braces(word *syntax.Word) ([][]syntax.WordPart, bool) {
-	copied := &syntax.Word{Parts: append([]syntax.WordPart(nil), word.Parts...)}
-	syntax.SplitBraces(copied)
-	return alternatives(copied.Parts, 0)
-}
-
-func alternatives(parts []syntax.WordPart, depth int) ([][]syntax.WordPart, bool) {
-	out := [][]syntax.WordPart{nil}
-	if depth > 8 {
-		return nil, false
-	}
-	for _, part := range parts {
-		var options [][]syntax.WordPart
-		b, ok := part.(*syntax.BraceExp)
-		switch {
-		case !ok:
-			for i := range out {
-				out[i] = append(out[i], part)
-			}
-			continue
-		case b.Sequence:
-			options = [][]syntax.WordPart{b.Elems[0].Parts}
-		default:
-			for _, e := range b.Elems {
-				inner, ok := alternatives(e.Parts, depth+1)
-				if !ok {
-					return nil, false
-				}
-				options = append(options, inner...)
-			}
-		}
-		if len(out)*len(options) > maxBraces {
-			return nil, false
-		}
-		next := make([][]syntax.WordPart, 0, len(out)*len(options))
-		for _, o := range out {
-			for _, p := range options {
-				next = append(next, append(append([]syntax.WordPart(nil), o...), p...))
-			}
-		}
-		out = next
-	}
-	return out, true
 }
 
 // A piece is a word in the making.

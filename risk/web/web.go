@@ -239,7 +239,7 @@ func query(l *finding.List, verb string, u *url.URL) {
 			case "_method", "x-http-method-override", "_httpmethod":
 				method(l, v)
 				service(l, v, strings.ToLower(u.Hostname()), u.Path)
-			case "action", "cmd", "do", "op", "operation":
+			case "action", "cmd", "do", "op", "operation", "task", "act":
 				awsAction(l, v)
 				if ordered(v) {
 					l.Add(sallyport.High, "the query says %s, which a server may do though the method only asks", v)

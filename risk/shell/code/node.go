@@ -65,7 +65,7 @@ func jsLooks(text string) (Look, bool) {
 func (s *jsScan) modules() bool {
 	for i := range s.tokens {
 		switch {
-		case s.skip[i] || !s.is(i, 'n') || s.at(i-1) == ".":
+		case s.skip[i] || !s.is(i, 'n') || s.dotted(i):
 		case s.at(i) == "require" && !s.requires(i), s.at(i) == "import" && !s.imports(i):
 			return false
 		}
@@ -73,8 +73,8 @@ func (s *jsScan) modules() bool {
 	return true
 }
 
-// requires reads require("x"): of a module with what is taken from it, or of a
-// file of JSON.
+// requires reads require("x") of a module, with what is taken from it. A file is never
+// only read: "./x.json" may be a folder with code, or a link to code.
 func (s *jsScan) requires(i int) bool {
 	if s.at(i+1) != "(" || !s.is(i+2, 's') || s.at(i+3) != ")" || strings.ContainsAny(s.tokens[i+2].text, `\`) {
 		return false
@@ -82,10 +82,6 @@ func (s *jsScan) requires(i int) bool {
 	name := strings.TrimPrefix(s.tokens[i+2].text, "node:")
 	for k := i; k < i+4; k++ {
 		s.skip[k] = true
-	}
-	if strings.HasSuffix(name, ".json") && strings.ContainsAny(name[:1], "./") {
-		s.look.Reads = append(s.look.Reads, name)
-		return true
 	}
 	members := jsModules[name]
 	switch {
@@ -179,8 +175,7 @@ func (s *jsScan) imports(i int) bool {
 func (s *jsScan) binds() {
 	for i, t := range s.tokens {
 		before := s.at(i - 1)
-		spread := before == "." && s.at(i-2) == "." && s.at(i-3) == "."
-		if t.kind != 'n' || before == "." && !spread || jsWords[t.text] {
+		if t.kind != 'n' || s.dotted(i) || jsWords[t.text] {
 			continue
 		}
 		switch {
@@ -230,9 +225,8 @@ func (s *jsScan) allowed(i int) bool {
 	case t.kind != 'n':
 		return true
 	}
-	spread := s.at(i-1) == "." && s.at(i-2) == "." && s.at(i-3) == "."
 	switch {
-	case s.at(i-1) == "." && !spread:
+	case s.dotted(i):
 		return s.member(i)
 	case jsOut[t.text] || strings.HasPrefix(t.text, "__"):
 		return false
@@ -255,6 +249,11 @@ func (s *jsScan) allowed(i int) bool {
 	return jsWords[t.text] || jsGlobals[t.text]
 }
 
+// dotted tells a member: a name behind one dot, and not behind the three that spread.
+func (s *jsScan) dotted(i int) bool {
+	return s.at(i-1) == "." && !(s.at(i-2) == "." && s.at(i-3) == ".")
+}
+
 func (s *jsScan) member(i int) bool {
 	name, before := s.at(i), s.at(i-2)
 	if before == "?" { // a?.b
@@ -267,7 +266,7 @@ func (s *jsScan) member(i int) bool {
 	if before == "process" {
 		module = "process"
 	}
-	if s.is(i-2, 'n') && s.at(i-3) != "." && jsModules[module] != nil {
+	if s.is(i-2, 'n') && !s.dotted(i-2) && jsModules[module] != nil {
 		return jsModules[module][name] && s.given(module+"."+name, i)
 	}
 	return true
@@ -342,7 +341,7 @@ func (s *jsScan) bracket(i int) bool {
 }
 
 func jsModuleValue(s *jsScan, i int) bool {
-	return s.is(i, 'n') && s.at(i-1) != "." && (jsModules[s.at(i)] != nil || jsModules[s.alias[s.at(i)]] != nil)
+	return s.is(i, 'n') && !s.dotted(i) && (jsModules[s.at(i)] != nil || jsModules[s.alias[s.at(i)]] != nil)
 }
 
 // counts tells a name that is a number: it begins as one and is only counted.

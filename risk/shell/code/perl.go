@@ -82,7 +82,7 @@ var reaches = regexp.MustCompile(`[$@]\{|@\$|\$\$|\$#|\$\^|\(\?\??\{|\(\*\{|->[@
 
 // members are the elements of lists and tables within a text, whose names are code.
 var (
-	members     = regexp.MustCompile(`\$\w+(?:->)?(\[[^\]]*\]?|\{[^}]*\}?)`)
+	members     = regexp.MustCompile(`[$@][\w:'+!&,./;-]+?(?:->)?(\[[^\]]*\]?|\{[^}]*\}?)`)
 	plainMember = regexp.MustCompile(`^(?:\[(?:-?\d+|\$\w+)\]|\{\s*(?:[\w.-]+|\$\w+|'[^']*'|\d+,\d*)\s*\})$`)
 )
 
@@ -156,6 +156,13 @@ func (s *perlScan) references(i int) {
 	}
 }
 
+// subscript tells that the { at token i opens a key, and no block, in which a word is
+// called.
+func (s *perlScan) subscript(i int) bool {
+	before := s.at(i - 1)
+	return s.is(i-1, 'v') || s.is(i-1, 'd') || before == ">" && s.at(i-2) == "-" || before == "]" || before == "}" && s.element(i-1)
+}
+
 // substitutes judges what stands between the marks.
 func (s *perlScan) substitutes(name, first, second, flags string) bool {
 	switch {
@@ -209,7 +216,7 @@ func (s *perlScan) allowed(i int) bool {
 			return perlClasses[s.at(i-3)]
 		case arrow:
 			return perlMethods[t.text]
-		case before == "{" && after == "}", after == "=" && s.at(i+2) == ">":
+		case before == "{" && after == "}" && s.subscript(i-1), after == "=" && s.at(i+2) == ">":
 			return true // a key
 		case perlClasses[t.text]:
 			return after == "-" && s.at(i+2) == ">"

@@ -23,6 +23,12 @@ var writes = word.Set(`add commit merge rebase cherry-pick revert pull fetch clo
 // Reads tells a sub-command that only shows.
 func Reads(verb string) bool { return reads[verb] }
 
+// HandsOn tells a sub-command that gives its options to log or diff, which can write
+// files.
+func HandsOn(verb string) bool {
+	return verb == "stash" || verb == "reflog" || verb == "bisect" || verb == "rerere"
+}
+
 // Writes tells a sub-command that is known to change something.
 func Writes(verb string) bool { return writes[verb] }
 
@@ -226,9 +232,9 @@ func Shows(verb string, args []word.Word) bool {
 	}
 	switch verb {
 	case "branch":
-		return len(args) == 0 || word.Has(args, "-a", "-r", "-v", "-vv", "--list", "-l", "--show-current", "--all", "--contains", "--merged", "--no-merged") && !word.Has(args, "-m", "-c", "-u", "--edit-description")
+		return onlyLists(args) || word.Has(args, "-a", "-r", "-v", "-vv", "--list", "-l", "--show-current", "--all", "--contains", "--merged", "--no-merged") && !word.Has(args, "-m", "-c", "-u", "--edit-description")
 	case "tag":
-		return len(args) == 0 || word.Has(args, "-l", "--list", "--contains", "--points-at") && !word.Has(args, "-a", "-s", "-m")
+		return onlyLists(args) || word.Has(args, "-l", "--list", "--contains", "--points-at") && !word.Has(args, "-a", "-s", "-m")
 	case "remote":
 		return len(args) == 0 || first == "-v" || first == "show" || first == "get-url"
 	case "stash":
@@ -269,6 +275,14 @@ func Shows(verb string, args []word.Word) bool {
 		return dryRun(args)
 	}
 	return false
+}
+
+// onlyLists tells branch or tag without names: how the list is to look, if anything.
+func onlyLists(args []word.Word) bool {
+	return !slices.ContainsFunc(args, func(a word.Word) bool {
+		name, _, _ := strings.Cut(a.Text, "=")
+		return !a.Known || !a.Is("-i", "--ignore-case", "--column", "--no-column", "--color", "--no-color", "-n", "-v", "-vv") && (name != "--sort" && name != "--format" || name == a.Text)
+	})
 }
 
 // dryRun tells that an option asks to do nothing, and none takes that back.

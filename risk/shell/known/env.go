@@ -28,7 +28,7 @@ var (
 func Env(name string) bool {
 	upper := strings.ToUpper(name)
 	return !envHarmless[name] && (envNames[upper] ||
-		slices.ContainsFunc(envPrefixes, func(p string) bool { return strings.HasPrefix(upper, p) }) && (upper == name || strings.HasPrefix(upper, "NPM_")) ||
+		slices.ContainsFunc(envPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) || strings.HasPrefix(upper, "NPM_CONFIG_") ||
 		slices.ContainsFunc(envSuffixes, func(s string) bool { return strings.HasSuffix(upper, s) }))
 }
 
