@@ -47,6 +47,8 @@ const (
 	MetaLogLevel           = "io.modelcontextprotocol/logLevel"
 	MetaProgressToken      = "progressToken"
 	MetaTraceparent        = "traceparent"
+	MetaTracestate         = "tracestate"
+	MetaBaggage            = "baggage"
 	MetaCallID             = "dev.sallyport/callId"
 	MetaIdempotencyKey     = "dev.sallyport/idempotencyKey"
 	MetaTicket             = "dev.sallyport/ticket"

@@ -75,28 +75,34 @@ func ReadRequired(result json.RawMessage) (r Required, ok bool, err error) {
 		return r, true, errors.New("requestState is not a string")
 	}
 	list := wire.Member(result, "inputRequests")
-	if list != nil && !wire.IsObject(list) {
-		return r, true, errors.New("inputRequests is not an object")
-	}
 	if list == nil && r.State == nil {
 		return r, true, errors.New("it asks for input, and does not say for which")
+	}
+	r.Questions, err = Questions(list)
+	return r, true, err
+}
+
+// Questions reads inputRequests, nil if there are none.
+func Questions(list json.RawMessage) (all []sallyport.Question, err error) {
+	if list != nil && !wire.IsObject(list) {
+		return nil, errors.New("inputRequests is not an object")
 	}
 	for key, v := range wire.Members(list) {
 		q := sallyport.Question{Key: string(key), Params: wire.Member(v, "params")}
 		q.Method, _ = wire.String(wire.Member(v, "method"))
 		switch {
-		case len(r.Questions) == MaxQuestions:
-			return r, true, fmt.Errorf("it asks more than %d questions at once", MaxQuestions)
+		case len(all) == MaxQuestions:
+			return all, fmt.Errorf("it asks more than %d questions at once", MaxQuestions)
 		case q.Key == "" || len(q.Key) > MaxKey:
-			return r, true, fmt.Errorf("the key of a question has %d characters", len(q.Key))
+			return all, fmt.Errorf("the key of a question has %d characters", len(q.Key))
 		case !Known(q.Method):
-			return r, true, fmt.Errorf("it asks for %.40q", q.Method)
+			return all, fmt.Errorf("it asks for %.40q", q.Method)
 		case q.Params != nil && !wire.IsObject(q.Params):
-			return r, true, fmt.Errorf("the parameters of %s are not an object", q.Method)
+			return all, fmt.Errorf("the parameters of %s are not an object", q.Method)
 		}
-		r.Questions = append(r.Questions, q)
+		all = append(all, q)
 	}
-	return r, true, nil
+	return all, nil
 }
 
 // Known reports whether a method is one that asks a client.
@@ -125,7 +131,13 @@ func (r Required) AppendRetry(b []byte, answers []sallyport.Answer) []byte {
 
 // Result is a result that asks.
 func Result(questions []sallyport.Question, state string) []byte {
-	b := []byte(`{"resultType":"input_required","inputRequests":{`)
+	b := AppendRequests([]byte(`{"resultType":"input_required","inputRequests":`), questions)
+	return append(wire.AppendString(append(b, `,"requestState":`...), state), '}')
+}
+
+// AppendRequests appends questions by their keys.
+func AppendRequests(b []byte, questions []sallyport.Question) []byte {
+	b = append(b, '{')
 	for i, q := range questions {
 		if i > 0 {
 			b = append(b, ',')
@@ -137,7 +149,7 @@ func Result(questions []sallyport.Question, state string) []byte {
 		}
 		b = append(append(append(b, `,"params":`...), params...), '}')
 	}
-	return append(wire.AppendString(append(b, `},"requestState":`...), state), '}')
+	return append(b, '}')
 }
 
 // Responses reads what a client came back with. Each must be an object: what it
