@@ -4,8 +4,8 @@
 // Which trace a call belongs to is one rule: the traceparent in its _meta if that
 // is valid, else the one in its HTTP header if that is, else a new one. Of a trace
 // that a caller brings, the name of the trace is kept, and the gateway is a span
-// of its own in it. Nothing else of a caller's context travels on: tracestate and
-// baggage would carry what nobody has looked at.
+// of its own in it. tracestate and baggage go on with it, from the same place, where they
+// are what the specifications say; who passes them on sees to it that they hold no secret.
 package trace
 
 import (
@@ -27,6 +27,74 @@ func Pick(candidates ...string) string {
 		}
 	}
 	return format(digits(16), digits(8), "00")
+}
+
+// A Context is what a caller says of its trace in one place.
+type Context struct{ Parent, State, Baggage string }
+
+// Choose returns the first context whose traceparent is valid, with what else of it is;
+// else one of a new trace.
+func Choose(candidates ...Context) Context {
+	for _, c := range candidates {
+		if Valid(c.Parent) {
+			if !list(c.State, 512, 32, stateMember) {
+				c.State = ""
+			}
+			if !list(c.Baggage, 8192, 64, baggageMember) {
+				c.Baggage = ""
+			}
+			return c
+		}
+	}
+	return Context{Parent: Pick()}
+}
+
+// list tells whether s is a list of members, within bounds.
+func list(s string, bytes, members int, is func(string) bool) bool {
+	if s == "" || len(s) > bytes || strings.Count(s, ",") >= members {
+		return false
+	}
+	some := false
+	for m := range strings.SplitSeq(s, ",") {
+		m = strings.Trim(m, " \t")
+		if m != "" && !is(m) {
+			return false
+		}
+		some = some || m != ""
+	}
+	return some
+}
+
+// stateMember: a key of lower-case letters, digits and a few signs, and a value of
+// printable ASCII without "=".
+func stateMember(m string) bool {
+	key, value, ok := strings.Cut(m, "=")
+	return ok && key != "" && len(key) <= 256 && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789_-*/@") == "" &&
+		strings.Trim(key[:1], "_-*/@") != "" && value != "" && len(value) <= 256 && printable(value, "=")
+}
+
+// baggageMember: a token, and a value of what a header may hold, with properties.
+func baggageMember(m string) bool {
+	key, value, ok := strings.Cut(m, "=")
+	key = strings.TrimRight(key, " \t")
+	return ok && key != "" && printable(key, ` "(),/:;<=>?@[\]{}`) && printable(strings.Map(blank, value), `"\`)
+}
+
+// blank takes white space for something that may stand anywhere.
+func blank(r rune) rune {
+	if r == ' ' || r == '\t' {
+		return '_'
+	}
+	return r
+}
+
+func printable(s, but string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' || strings.IndexByte(but, s[i]) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Continue returns the traceparent of a new span in the trace of parent; of a new

@@ -67,3 +67,39 @@ func FuzzValid(f *testing.F) {
 		}
 	})
 }
+
+func TestChoose(t *testing.T) {
+	good := trace.Context{Parent: one, State: "congo=t61rcWkgMzE, rojo@x=00f067aa0ba902b7,", Baggage: "userId=alice,serverNode=DF%2028;p=1;q , isProduction=false"}
+	if got := trace.Choose(trace.Context{Parent: "x", State: "a=1"}, good); got != good {
+		t.Errorf("%+v", got)
+	}
+	if got := trace.Choose(trace.Context{Parent: "x", State: "a=1", Baggage: "k=v"}); !trace.Valid(got.Parent) || got.State+got.Baggage != "" {
+		t.Errorf("of a trace that is new: %+v", got)
+	}
+	for _, bad := range []string{"A=1", "=1", "a", "a=", "a=b=c", "a=\x00", "@a=1", "a=" + strings.Repeat("x", 257), strings.Repeat("a=1,", 32), "a=é", ","} {
+		if got := trace.Choose(trace.Context{Parent: one, State: bad}); got.State != "" {
+			t.Errorf("tracestate %q", bad)
+		}
+	}
+	for _, bad := range []string{"k", "=v", "k y=v", "k=\"v\"", "k=v\r\nX: y", "k=é", strings.Repeat("k=v,", 64), "k=" + strings.Repeat("x", 8192), ","} {
+		if got := trace.Choose(trace.Context{Parent: one, Baggage: bad}); got.Baggage != "" {
+			t.Errorf("baggage %q", bad)
+		}
+	}
+}
+
+// What is chosen can stand in a header.
+func FuzzChoose(f *testing.F) {
+	f.Add(one, "a=1,b=2", "k=v;p=1")
+	f.Fuzz(func(t *testing.T, parent, state, baggage string) {
+		c := trace.Choose(trace.Context{Parent: parent, State: state, Baggage: baggage})
+		for _, s := range []string{c.Parent, c.State, c.Baggage} {
+			if strings.ContainsFunc(s, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }) {
+				t.Errorf("%q", s)
+			}
+		}
+		if !trace.Valid(c.Parent) || len(c.State) > 512 || len(c.Baggage) > 8192 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
