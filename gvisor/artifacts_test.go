@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
-func paths(files []gvisor.File) (out []string) {
+func paths(files []tier.File) (out []string) {
 	for _, f := range files {
 		out = append(out, f.Path)
 	}
@@ -45,7 +45,7 @@ ln -s /etc/passwd link; ln -s plain inside; mkfifo pipe; mkdir up; ln -s /etc up
 
 // fakeMatplotlib has what the backend for figures needs; the real one is in
 // another image.
-var fakeMatplotlib = []gvisor.File{
+var fakeMatplotlib = []tier.File{
 	{Path: "matplotlib/__init__.py"}, {Path: "matplotlib/backends/__init__.py"},
 	{Path: "matplotlib/_pylab_helpers.py", Content: []byte("class Gcf:\n    figs = []\n    get_all_fig_managers = classmethod(lambda c: list(c.figs))\n    destroy_all = classmethod(lambda c: c.figs.clear())\n")},
 	{Path: "matplotlib/backend_bases.py", Content: []byte("class FigureManagerBase: pass\n")},

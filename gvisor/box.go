@@ -13,9 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/capture"
-	"sallyport.dev/sallyport/gvisor/child"
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/capture"
+	"sallyport.dev/sallyport/tier/child"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A Box is a sandbox that stays. Its process 1 takes requests, one at a time,
@@ -25,9 +26,9 @@ type Box struct {
 	Out io.Reader // answers; ends when the sandbox does
 
 	h    *Host
-	way  Way
+	way  tier.Way
 	wmu  sync.Mutex
-	went Passed // since OpenWay; guarded by wmu
+	went tier.Passed // since OpenWay; guarded by wmu
 	s    *sandbox
 	in   *os.File
 	out  *os.File
@@ -41,13 +42,16 @@ type Box struct {
 
 // OpenBox starts a sandbox that stays until Destroy. Of r, Argv, Files and Stdin
 // are not used. The box does not count among MaxRuns.
-func (h *Host) OpenBox(ctx context.Context, r Request) (*Box, error) {
+func (h *Host) OpenBox(ctx context.Context, r tier.Request) (*Box, error) {
+	if r.GPU {
+		return nil, tier.Invalid("run it without a session", "a session has no GPU")
+	}
 	r.Argv = []string{"-"}
 	r.Files, r.Stdin = nil, nil
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
-	image, digest, err := h.findImage(r.Image)
+	image, digest, err := h.images.Find(h.cfg.Images, r.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +61,7 @@ func (h *Host) OpenBox(ctx context.Context, r Request) (*Box, error) {
 		return nil, err
 	}
 	if err := b.ready(ctx, r); err != nil {
-		return nil, errors.Join(unavailable("see the log of sallyport-sandboxd", "the sandbox of the session did not come up"), err, b.Destroy())
+		return nil, errors.Join(tier.Unavailable("see the log of sallyport-sandboxd", "the sandbox of the session did not come up"), err, b.Destroy())
 	}
 	return b, nil
 }
@@ -65,7 +69,7 @@ func (h *Host) OpenBox(ctx context.Context, r Request) (*Box, error) {
 // start starts sallyport-runsc; process 1 talks on its own stdin and stdout. With
 // state, that of a frozen box, it goes on from there.
 func (b *Box) start(platform string, image, state *os.File) (err error) {
-	spec, err := bundleSpec(filepath.Join(b.h.bundle(), "root"), b.wayDir(), "session")
+	spec, err := bundleSpec(filepath.Join(b.h.bundle(), "root"), b.s.way(), "session")
 	if err != nil {
 		return err
 	}
@@ -103,17 +107,9 @@ func (b *Box) start(platform string, image, state *os.File) (err error) {
 	return nil
 }
 
-// wayDir is what leads out, if anything does.
-func (b *Box) wayDir() string {
-	if !b.s.mayOpen {
-		return ""
-	}
-	return b.s.wayDir()
-}
-
 // tryWay opens the way out of a box, to see that it can be and what the sandbox
 // must trust; ready shuts it.
-func (h *Host) tryWay(s *sandbox, r Request) error {
+func (h *Host) tryWay(s *sandbox, r tier.Request) error {
 	return h.listenWay(s, r.Way, bootPatience+killPatience)
 }
 
@@ -122,7 +118,7 @@ func (h *Host) tryWay(s *sandbox, r Request) error {
 func (b *Box) OpenWay(within time.Duration) error {
 	b.wmu.Lock()
 	defer b.wmu.Unlock()
-	b.s.ca = Authority{} // one for each grant
+	b.s.ca = tier.Authority{} // one for each grant
 	if err := b.h.listenWay(b.s, b.way, within+killPatience); err != nil || b.s.ca.Cert == nil {
 		return err
 	}
@@ -131,12 +127,12 @@ func (b *Box) OpenWay(within time.Duration) error {
 }
 
 // ShutWay tells what was reached, or tried, since OpenWay. From then on nothing is.
-func (b *Box) ShutWay() Passed {
+func (b *Box) ShutWay() tier.Passed {
 	b.wmu.Lock()
 	defer b.wmu.Unlock()
 	b.shut()
 	went := b.went
-	b.went = Passed{}
+	b.went = tier.Passed{}
 	return went
 }
 
@@ -153,7 +149,7 @@ func (b *Box) shut() {
 		return
 	}
 	now := b.s.closeWay()
-	b.went = Passed{now.Egress, append(b.went.Connections, now.Connections...)}
+	b.went = tier.Passed{Egress: now.Egress, Connections: append(b.went.Connections, now.Connections...)}
 }
 
 // Receipt tells how one program of the box was held, after its end.
@@ -167,7 +163,7 @@ func (b *Box) Receipt(e sallyport.AppliedEgress, l sallyport.Limits) sallyport.R
 }
 
 // ready tells process 1 what the sandbox is like, and waits for it.
-func (b *Box) ready(ctx context.Context, r Request) error {
+func (b *Box) ready(ctx context.Context, r tier.Request) error {
 	defer b.ShutWay()
 	p := b.s.appendNature(nil, r.Limits)
 	for _, e := range b.s.environment(r.Env, false) {

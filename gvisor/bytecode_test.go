@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/image"
+	"sallyport.dev/sallyport/tier"
 )
 
 // Python finds the bytecode of its modules in the image, and takes it without
@@ -16,7 +16,7 @@ func TestImageHasBytecode(t *testing.T) {
 	if !image.NewStore(gvisortest.Cache()).UpToDate(image.Default()) {
 		t.Skip("skipped: the default image is of another recipe; `make build` makes it anew")
 	}
-	res := run(t, h, gvisor.Request{Argv: []string{"python3", "-v", "-c", `
+	res := run(t, h, tier.Request{Argv: []string{"python3", "-v", "-c", `
 import ast, json, email.message, sys
 for m in (ast, json, email.message):
     with open(m.__cached__, "rb") as f:

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier"
 )
 
 // However a program ends, and whatever it leaves, its status is exact, its
@@ -15,10 +15,10 @@ import (
 // kernel or, where something is left, by process 1.
 func TestEveryEnd(t *testing.T) {
 	h := gvisortest.Open(t)
-	py := func(text string) gvisor.Request { return script("python3", "main.py", text) }
+	py := func(text string) tier.Request { return script("python3", "main.py", text) }
 	const asm = "import ctypes\nc = ctypes.CDLL(None)\n"
 	for name, c := range map[string]struct {
-		r      gvisor.Request
+		r      tier.Request
 		code   int
 		signal string
 		out    string

@@ -10,7 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // freezePatience is how long a box may take to be frozen.
@@ -54,10 +55,10 @@ func (k *keepFirst) Write(b []byte) (int, error) {
 }
 
 // Thaw makes a box again from what Freeze wrote. r is what the box was made with.
-func (b *Box) Thaw(ctx context.Context, r Request, from io.Reader) (*Box, error) {
+func (b *Box) Thaw(ctx context.Context, r tier.Request, from io.Reader) (*Box, error) {
 	h := b.h
 	r.Argv, r.Files, r.Stdin = []string{"-"}, nil, nil
-	image, _, err := h.findImage(r.Image)
+	image, _, err := h.images.Find(h.cfg.Images, r.Image)
 	if err != nil {
 		return nil, err
 	}

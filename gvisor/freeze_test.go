@@ -7,14 +7,15 @@ import (
 
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A frozen box goes on where it was. Its state is legible, so whoever keeps it
 // has to encrypt it (which package session does, and its tests see).
 func TestFreeze(t *testing.T) {
 	h := gvisortest.Open(t)
-	r := fill(gvisor.Request{})
+	r := fill(tier.Request{})
 	b, err := h.OpenBox(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)

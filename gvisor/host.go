@@ -2,50 +2,44 @@ package gvisor
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/cgroup"
-	"sallyport.dev/sallyport/gvisor/child"
-	"sallyport.dev/sallyport/gvisor/places"
-	"sallyport.dev/sallyport/gvisor/pool"
+	"sallyport.dev/sallyport/gvisor/gpu"
 	"sallyport.dev/sallyport/gvisor/trace"
-	"sallyport.dev/sallyport/gvisor/verified"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/cgroup"
+	"sallyport.dev/sallyport/tier/child"
+	"sallyport.dev/sallyport/tier/places"
+	"sallyport.dev/sallyport/tier/pool"
+	"sallyport.dev/sallyport/tier/rundir"
+	"sallyport.dev/sallyport/tier/verified"
 )
 
 // A Config says where a Host finds and keeps things.
 type Config struct {
 	Programs string // folder of RuntimeProgram and InitProgram
 	Dir      string // runtime folder, absolute, 0700; one Host at a time
-	Images   Images
-	MaxRuns  int    // at once. 0 means 16
-	Queue    int    // runs that may wait for one of MaxRuns to end; more are refused
-	Warm     int    // sandboxes that wait, started, for the next request of their kind; 0 means none
-	Broker   Broker // nil refuses requests that are to reach something
+	Images   tier.Images
+	MaxRuns  int         // at once. 0 means 16
+	Queue    int         // runs that may wait for one of MaxRuns to end; more are refused
+	Warm     int         // sandboxes that wait, started, for the next request of their kind; 0 means none
+	Broker   tier.Broker // nil refuses requests that are to reach something
+	GPUs     gpu.Machine // where GPUs are looked for: the zero value is here
 }
-
-// ErrInUse means that a living Host has the runtime folder.
-var ErrInUse = errors.New("in use")
 
 // A Host runs sandboxes. It is safe for concurrent use.
 type Host struct {
 	cfg    Config
-	groups cgroup.Hierarchy
-	lock   *os.File
+	dir    *rundir.Dir
 	init   *os.File // the program of process 1, held open
 	images verified.Images
 	spawn  *child.Spawner
@@ -65,6 +59,7 @@ type Host struct {
 	closed   bool
 	idle     sync.WaitGroup
 	platform string // found by Probe; "" before
+	gathered string // version of the driver whose libraries lie in driverDir
 }
 
 // Open takes the runtime folder, deletes whatever an earlier Host that was
@@ -74,11 +69,8 @@ func Open(cfg Config) (*Host, error) {
 	if cfg.MaxRuns == 0 {
 		cfg.MaxRuns = 16
 	}
-	if err := Privileged(); err != nil {
+	if err := rundir.Privileged(); err != nil {
 		return nil, err
-	}
-	if !filepath.IsAbs(cfg.Dir) {
-		return nil, unavailable("give an absolute folder", "runtime folder %q is not absolute", cfg.Dir)
 	}
 	h := &Host{cfg: cfg, places: places.New(cfg.MaxRuns, cfg.Queue), starts: places.NewStarts(startsAtOnce()), running: map[string]*sandbox{}, deleting: map[string]*sandbox{}, closing: make(chan struct{})}
 	h.warm = pool.New(cfg.Warm, pool.Care[warmKey, *sandbox]{Make: h.hatch, Alive: (*sandbox).alive, Discard: h.letGo})
@@ -91,22 +83,9 @@ func Open(cfg Config) (*Host, error) {
 	if err := h.openPrograms(); err != nil {
 		return nil, err
 	}
-	if err := h.takeDir(); err != nil {
+	var err error
+	if h.dir, err = rundir.Take(cfg.Dir, h.removeRuns); err != nil {
 		return nil, err
-	}
-	info, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	key, err := groupKey(cfg.Dir)
-	if err != nil {
-		return nil, err
-	}
-	if h.groups, err = cgroup.Find(info, key); err != nil {
-		return nil, unavailable("mount a cgroup hierarchy with the memory controller, or run sallyport-sandboxd where one is delegated", "%v", err)
-	}
-	if err := h.reap(); err != nil {
-		return nil, unavailable("end the processes named, or reboot", "an earlier sandbox host left something that cannot be removed: %v", err)
 	}
 	if err := h.writeConstants(); err != nil {
 		return nil, err
@@ -121,27 +100,11 @@ func Open(cfg Config) (*Host, error) {
 // more hold each other up (see docs/spec.md).
 func startsAtOnce() int { return 8 * runtime.NumCPU() }
 
-// Privileged says why this process may not run sandboxes, or nil.
-func Privileged() error {
-	if os.Geteuid() == 0 {
-		return nil
-	}
-	return unavailable("start sallyport-sandboxd as root; the gateway itself needs no privileges",
-		"the sandbox host needs root to make namespaces and cgroups; this is uid %d", os.Geteuid())
-}
-
-func unavailable(hint, format string, args ...any) *sallyport.Error {
-	return &sallyport.Error{
-		Code: sallyport.Unavailable, Step: sallyport.Execute, Hint: hint,
-		Message: fmt.Sprintf(format, args...), Err: sallyport.ErrNotExecuted,
-	}
-}
-
 func (h *Host) openPrograms() error {
 	for _, p := range []string{RuntimeProgram, InitProgram} {
 		f, err := os.Open(filepath.Join(h.cfg.Programs, p))
 		if err != nil {
-			return unavailable("run `make build`; the programs lie beside each other", "%s is missing: %v", p, err)
+			return tier.Unavailable("run `make build`; the programs lie beside each other", "%s is missing: %v", p, err)
 		}
 		if p == InitProgram {
 			h.init = f
@@ -149,31 +112,6 @@ func (h *Host) openPrograms() error {
 		}
 		f.Close()
 		h.version = RuntimeVersion(f.Name())
-	}
-	return nil
-}
-
-// takeDir makes the runtime folder and locks it.
-func (h *Host) takeDir() error {
-	if err := os.MkdirAll(h.cfg.Dir, 0o700); err != nil {
-		return err
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(h.cfg.Dir, &st); err != nil {
-		return err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != 0 || st.Mode&0o077 != 0 {
-		return unavailable("remove it, or choose another", "runtime folder %s must be a folder of root with mode 0700", h.cfg.Dir)
-	}
-	f, err := os.OpenFile(filepath.Join(h.cfg.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	h.lock = f
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		e := unavailable("stop it, or choose another runtime folder", "another sandbox host uses %s", h.cfg.Dir)
-		e.Err = errors.Join(e.Err, ErrInUse)
-		return e
 	}
 	return nil
 }
@@ -190,69 +128,28 @@ func (h *Host) traceOf(s *sandbox) string {
 	return h.traceFile()
 }
 
-// groupKey names the cgroups of one runtime folder: this very folder, since
-// containers that share a cgroup file system may each have one at this path.
-func groupKey(dir string) (string, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return "", fmt.Errorf("the runtime folder %s: %w", dir, err)
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", dir, st.Dev, st.Ino))
-	return hex.EncodeToString(sum[:6]), nil
-}
-
-// OpenFree opens a Host in the first of base's folders 0, 1, … that no living
-// Host uses, and reaps the others that nobody uses. So several gateways can
-// live on one machine, and whichever starts next cleans up after any that was
-// killed.
+// OpenFree opens a Host in the first of base's folders that no living Host uses.
 func OpenFree(base string, cfg Config) (*Host, error) {
-	var host *Host
-	for n := range 64 {
+	return rundir.OpenFree(base, func(_ int, dir string) (*Host, error) {
 		c := cfg
-		c.Dir = filepath.Join(base, strconv.Itoa(n))
-		if _, err := os.Stat(c.Dir); host != nil && err != nil {
-			continue
-		}
-		h, err := Open(c)
-		switch {
-		case errors.Is(err, ErrInUse):
-		case err != nil && host == nil:
-			return nil, err
-		case err != nil:
-			slog.Warn("an earlier sandbox host's folder could not be cleaned", "dir", c.Dir, "err", err)
-		case host == nil:
-			host = h
-		default:
-			h.Close()
-		}
-	}
-	if host == nil {
-		return nil, unavailable("stop some of them", "64 sandbox hosts use %s already", base)
-	}
-	return host, nil
+		c.Dir = dir
+		return Open(c)
+	})
 }
 
 // NewGroup makes a cgroup that is reaped with the Host's own. memory 0 means
 // unlimited.
 func (h *Host) NewGroup(name string, memory int64) (cgroup.Group, error) {
-	return h.groups.New(name, memory, 0)
+	return h.dir.Groups.New(name, memory, 0)
 }
 
 // Start starts a process that the kernel kills with the Host, if its
 // SysProcAttr asks for that.
 func (h *Host) Start(cmd *exec.Cmd) error { return h.spawn.Start(cmd) }
 
-// reap deletes what an earlier Host left. Only this Host's folder and cgroups
-// are touched; the lock says that nobody else uses them.
-func (h *Host) reap() error {
+// removeRuns deletes what an earlier Host left in the folder.
+func (h *Host) removeRuns() error {
 	var errs []error
-	for _, g := range h.groups.Groups() {
-		if err := g.Kill(10 * time.Second); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, g.Remove())
-	}
 	runs, _ := filepath.Glob(filepath.Join(h.runsDir(), "*")) // the pattern is well-formed
 	for _, dir := range runs {
 		errs = append(errs, removeRun(dir))
@@ -295,7 +192,7 @@ func (h *Host) Probe(ctx context.Context, image string) (platform string, err er
 	for _, p := range []string{"systrap", "ptrace"} {
 		l := sallyport.DefaultLimits()
 		l.Timeout = 20 * time.Second
-		res, err := h.run(ctx, p, Request{Image: image, Argv: []string{"/bin/true"}, Limits: l})
+		res, err := h.run(ctx, p, tier.Request{Image: image, Argv: []string{"/bin/true"}, Limits: l})
 		if err == nil && res.ExitCode == 0 && res.KilledBy == "" {
 			h.mu.Lock()
 			h.platform = p
@@ -310,24 +207,24 @@ func (h *Host) Probe(ctx context.Context, image string) (platform string, err er
 			break
 		}
 	}
-	e := unavailable("see `sallyport doctor`", "gVisor cannot run a program on this host")
+	e := tier.Unavailable("see `sallyport doctor`", "gVisor cannot run a program on this host")
 	e.Err = fmt.Errorf("%w: %s", sallyport.ErrNotExecuted, strings.Join(why, "; "))
 	e.Message += ": " + strings.Join(why, "; ")
 	return "", e
 }
 
 // List returns the sandboxes that exist now.
-func (h *Host) List() []Running {
+func (h *Host) List() []tier.Running {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]Running, 0, len(h.running))
+	all := make([]tier.Running, 0, len(h.running))
 	for _, s := range h.running {
 		if !s.ended && !s.waiting {
-			all = append(all, Running{ID: s.id, CallID: s.callID, Started: s.began})
+			all = append(all, tier.Running{ID: s.id, CallID: s.callID, Started: s.began})
 		}
 	}
 	for _, s := range h.deleting {
-		all = append(all, Running{ID: s.id, CallID: s.callID, Started: s.began, Deleting: true})
+		all = append(all, tier.Running{ID: s.id, CallID: s.callID, Started: s.began, Deleting: true})
 	}
 	return all
 }
@@ -341,7 +238,7 @@ func (h *Host) Kill(id string) bool {
 	if ended {
 		return false
 	}
-	s.cancel(errKilled)
+	s.cancel(tier.ErrKilled)
 	return true
 }
 
@@ -357,15 +254,12 @@ func (h *Host) Close() error {
 	close(h.closing)
 	h.places.Close()
 	for _, s := range h.running {
-		s.cancel(errClosed)
+		s.cancel(tier.ErrClosed)
 	}
 	h.mu.Unlock()
 	h.warm.Close()
 	h.idle.Wait()
 	h.graves.Wait()
-	for _, f := range h.groups.Folders() {
-		_ = unix.Rmdir(f)
-	}
 	h.free()
 	return nil
 }
@@ -376,9 +270,8 @@ func (h *Host) free() {
 	if h.spawn != nil {
 		h.spawn.Stop()
 	}
-	for _, f := range []*os.File{h.init, h.lock} {
-		if f != nil {
-			f.Close()
-		}
+	if h.init != nil {
+		h.init.Close()
 	}
+	h.dir.Close()
 }

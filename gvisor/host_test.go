@@ -9,6 +9,8 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/rundir"
 )
 
 func TestProbe(t *testing.T) {
@@ -22,9 +24,9 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-type oneImage gvisor.Image
+type oneImage tier.Image
 
-func (i oneImage) Find(string) (gvisor.Image, error) { return gvisor.Image(i), nil }
+func (i oneImage) Find(string) (tier.Image, error) { return tier.Image(i), nil }
 
 // An image is checked when it is used, and again when it was replaced.
 func TestDamagedImage(t *testing.T) {
@@ -81,7 +83,7 @@ func TestOneHostPerFolder(t *testing.T) {
 		}
 	}
 	cfg.Dir = filepath.Join(base, "0")
-	if _, err := gvisor.Open(cfg); !errors.Is(err, gvisor.ErrInUse) {
+	if _, err := gvisor.Open(cfg); !errors.Is(err, rundir.ErrInUse) {
 		t.Errorf("a second host in one folder: %v", err)
 	}
 	open := filepath.Join(t.TempDir(), "open")

@@ -10,6 +10,7 @@ import (
 
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier"
 )
 
 // What cannot be deleted at a run's end, because something holds it, costs the
@@ -17,7 +18,7 @@ import (
 func TestFO46_DeletionThatFails(t *testing.T) {
 	var dir string
 	h := gvisortest.Open(t, func(c *gvisor.Config) { dir = c.Dir })
-	done := make(chan gvisor.Result)
+	done := make(chan tier.Result)
 	go func() { done <- run(t, h, sh("sleep 2; echo whole")) }()
 	var runs []string
 	for deadline := time.Now().Add(time.Minute); len(runs) == 0; time.Sleep(10 * time.Millisecond) {

@@ -10,8 +10,9 @@ import (
 
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
-	"sallyport.dev/sallyport/gvisor/payload"
-	"sallyport.dev/sallyport/gvisor/talk"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
+	"sallyport.dev/sallyport/tier/talk"
 )
 
 const connect = `
@@ -20,7 +21,7 @@ s = socket.socket(socket.AF_UNIX); s.connect("` + payload.TalkSocket + `")
 `
 
 // talking runs a program that talks, and returns what it said.
-func talking(t *testing.T, h *gvisor.Host, ctx context.Context, text string, talked func(l *talk.Line)) (gvisor.Result, error) {
+func talking(t *testing.T, h *gvisor.Host, ctx context.Context, text string, talked func(l *talk.Line)) (tier.Result, error) {
 	t.Helper()
 	r := fill(script("python3", "main.py", connect+text))
 	r.Talk = talk.New()
@@ -78,10 +79,10 @@ func TestTalkEnds(t *testing.T) {
 	res, err := talking(t, h, ctx, `
 print("so far", flush=True); s.sendall(b"x"); time.sleep(60)`, func(l *talk.Line) {
 		for b := l.Take(); b != nil; b = l.Take() {
-			stop(gvisor.ErrStopped)
+			stop(tier.ErrStopped)
 		}
 	})
-	if err != nil || res.KilledBy != gvisor.KilledByCaller || string(res.Stdout) != "so far\n" || res.ExitCode != 137 {
+	if err != nil || res.KilledBy != tier.KilledByCaller || string(res.Stdout) != "so far\n" || res.ExitCode != 137 {
 		t.Errorf("stopped: %+v, %v", res, err)
 	}
 	res, err = talking(t, h, t.Context(), `

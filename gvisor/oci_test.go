@@ -21,21 +21,22 @@ import (
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/image/oci"
+	"sallyport.dev/sallyport/tier"
 )
 
 // using finds images as the sandbox host does.
 type using struct{ store *image.Store }
 
-func (u using) Find(ref string) (gvisor.Image, error) {
+func (u using) Find(ref string) (tier.Image, error) {
 	img, err := u.store.Use(ref)
-	return gvisor.Image{Digest: img.Digest, Path: img.Path}, err
+	return tier.Image{Digest: img.Digest, Path: img.Path}, err
 }
 
 // unchecked finds one image and does not look at its bytes.
 type unchecked struct{ img image.Image }
 
-func (u unchecked) Find(string) (gvisor.Image, error) {
-	return gvisor.Image{Digest: u.img.Digest, Path: u.img.Path}, nil
+func (u unchecked) Find(string) (tier.Image, error) {
+	return tier.Image{Digest: u.img.Digest, Path: u.img.Path}, nil
 }
 
 // An image of OCI layers is one that programs run in, from start to end: a small
@@ -58,8 +59,8 @@ func TestImageOfLayersRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := gvisortest.Open(t, func(c *gvisor.Config) { c.Images = using{store} })
-	mine := func(r gvisor.Request) gvisor.Request { r.Image = "mine"; return r }
-	if res := run(t, h, mine(gvisor.Request{Argv: []string{"true"}})); res.ExitCode != 0 {
+	mine := func(r tier.Request) tier.Request { r.Image = "mine"; return r }
+	if res := run(t, h, mine(tier.Request{Argv: []string{"true"}})); res.ExitCode != 0 {
 		t.Errorf("true: %d %s", res.ExitCode, res.Stderr)
 	}
 	res := run(t, h, mine(py("import json, getpass, os, socket; print(6*7, getpass.getuser(), os.getuid(), socket.gethostbyname('localhost'), open('/opt/second').read())")))
@@ -75,14 +76,14 @@ func TestImageOfLayersRuns(t *testing.T) {
 		t.Errorf("an image in use was pruned: %v, %v", gone, err)
 	}
 	alone := gvisortest.Open(t, func(c *gvisor.Config) { c.Images = unchecked{img} })
-	if res := run(t, alone, mine(gvisor.Request{Argv: []string{"true"}})); res.ExitCode != 0 {
+	if res := run(t, alone, mine(tier.Request{Argv: []string{"true"}})); res.ExitCode != 0 {
 		t.Errorf("true: %d %s", res.ExitCode, res.Stderr)
 	}
 	alter(t, img)
-	if _, err := alone.Run(context.Background(), fill(mine(gvisor.Request{Argv: []string{"true"}}))); err == nil || !strings.Contains(err.Error(), "failed its check") {
+	if _, err := alone.Run(context.Background(), fill(mine(tier.Request{Argv: []string{"true"}}))); err == nil || !strings.Contains(err.Error(), "failed its check") {
 		t.Errorf("the host's own check: %v", err)
 	}
-	_, err = h.Run(context.Background(), fill(mine(gvisor.Request{Argv: []string{"true"}})))
+	_, err = h.Run(context.Background(), fill(mine(tier.Request{Argv: []string{"true"}})))
 	if sallyport.CodeOf(err) != sallyport.Unavailable || !strings.Contains(err.Error(), "was altered") {
 		t.Errorf("a program ran in an altered image: %v", err)
 	}

@@ -1,19 +1,16 @@
 package gvisor_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier"
 )
 
 // A ground is where the sandboxes of one host leave their traces.
@@ -22,7 +19,7 @@ type ground []string // folders, of the host itself and of its control groups
 // groundOf finds them by a sandbox that runs.
 func groundOf(t *testing.T, h *gvisor.Host, dir string) (g ground) {
 	t.Helper()
-	done := make(chan gvisor.Result)
+	done := make(chan tier.Result)
 	go func() { done <- run(t, h, sh("sleep 0.5")) }()
 	defer func() { <-done }()
 	for deadline := time.Now().Add(20 * time.Second); len(g) < 2 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -58,50 +55,6 @@ func (g ground) traces(t *testing.T) (found []string) {
 	return found
 }
 
-// A full host queues, within its bound, and then says so. Those that are
-// cancelled in the queue or in mid-run leave nothing.
-func TestFO48_ManyCreates(t *testing.T) {
-	const limit, creates, cancelled, rounds = 4, 20, 6, 3
-	dir := filepath.Join(t.TempDir(), "run")
-	h := gvisortest.Open(t, func(c *gvisor.Config) { c.Dir, c.MaxRuns, c.Queue = dir, limit, creates })
-	traces := groundOf(t, h, dir)
-	before := runtime.NumGoroutine()
-	var most atomic.Int64
-	for round := range rounds {
-		var wg sync.WaitGroup
-		var ran atomic.Int64
-		for i := range creates {
-			wg.Go(func() {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				if i < cancelled {
-					time.AfterFunc(time.Duration(50+60*i)*time.Millisecond, cancel)
-				}
-				res, err := h.Run(ctx, fill(sh(fmt.Sprint("sleep 0.05; echo ", i))))
-				switch {
-				case err == nil && string(res.Stdout) == fmt.Sprintln(i):
-					ran.Add(1)
-				case i < cancelled && errors.Is(err, context.Canceled):
-				default:
-					t.Errorf("create %d: %q, %v", i, res.Stdout, err)
-				}
-				most.Store(max(most.Load(), int64(len(h.List()))))
-			})
-		}
-		wg.Wait()
-		if n := ran.Load(); n < creates-cancelled {
-			t.Errorf("round %d: %d ran", round, n)
-		}
-	}
-	if most.Load() > limit {
-		t.Errorf("%d sandboxes at once, %d are allowed", most.Load(), limit)
-	}
-	quiet(t, h, traces, before)
-	if res := run(t, h, sh("echo still")); string(res.Stdout) != "still\n" {
-		t.Errorf("afterwards: %+v", res)
-	}
-}
-
 // quiet waits until a host holds nothing, and no more goroutines than before.
 func quiet(t *testing.T, h *gvisor.Host, g ground, goroutines int) {
 	t.Helper()
@@ -113,36 +66,6 @@ func quiet(t *testing.T, h *gvisor.Host, g ground, goroutines int) {
 		if time.Now().After(deadline) {
 			t.Fatalf("live %v, left %q, %d goroutines (%d before)", live, left, now, goroutines)
 		}
-	}
-}
-
-func TestFullQueueSaysSo(t *testing.T) {
-	h := gvisortest.Open(t, func(c *gvisor.Config) { c.MaxRuns, c.Queue = 1, 1 })
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	var refused atomic.Int64
-	var told error
-	var mu sync.Mutex
-	for range 3 {
-		wg.Go(func() {
-			_, err := h.Run(ctx, fill(sh("sleep 60")))
-			if errors.Is(err, context.Canceled) {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			refused.Add(1)
-			told = err
-		})
-	}
-	for deadline := time.Now().Add(20 * time.Second); refused.Load() == 0 && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	cancel()
-	wg.Wait()
-	e, ok := errors.AsType[*sallyport.Error](told)
-	if !ok || refused.Load() != 1 || e.Code != sallyport.Unavailable || e.RetryAfter == 0 || !errors.Is(told, sallyport.ErrNotExecuted) {
-		t.Errorf("%d were refused, with %v", refused.Load(), told)
 	}
 }
 

@@ -4,8 +4,8 @@ import (
 	"debug/buildinfo"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/cgroup"
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/cgroup"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // held is how a sandbox really is, as far as it is known before its end.
@@ -26,7 +26,7 @@ func (s *sandbox) receipt(e sallyport.AppliedEgress) sallyport.Receipt {
 		memory -= cgroup.KernelOverhead
 	}
 	r := sallyport.Receipt{
-		Tier: Tier, Platform: s.held.platform, Runtime: s.held.runtime, Image: s.held.image, Warm: s.held.warm,
+		Tier: sallyport.TierGVisor, Platform: s.held.platform, Runtime: s.held.runtime, Image: s.held.image, Warm: s.held.warm,
 		Exit: "failed", Egress: e,
 		Limits: sallyport.AppliedLimits{
 			Memory: memory, CPUs: cpus, Timeout: s.limits.Timeout.Milliseconds(),

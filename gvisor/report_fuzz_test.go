@@ -5,7 +5,8 @@ import (
 	"testing"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // What comes out of a sandbox is bytes of process 1 at best. Whatever they are,
@@ -42,7 +43,7 @@ func FuzzReport(f *testing.F) {
 			t.Errorf("%d records, %d denials", n, len(s.denied))
 		}
 		if s.failed != nil {
-			if _, err := s.notStarted(Result{}); err != nil && sallyport.CodeOf(err) == "" {
+			if _, err := s.notStarted(tier.Result{}); err != nil && sallyport.CodeOf(err) == "" {
 				t.Errorf("not an error of ours: %v", err)
 			}
 		}

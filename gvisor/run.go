@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 const (
@@ -25,14 +25,8 @@ const (
 )
 
 var (
-	errKilled  = errors.New("killed by the operator")
-	errClosed  = errors.New("the sandbox host is closing")
-	errTimeout = errors.New("timeout")
-	errMemory  = errors.New("memory")
-	errFlood   = errors.New("the program says more than anybody can take")
-
-	// ErrStopped is the cause with which a context ends a run whose result is wanted.
-	ErrStopped = errors.New("stopped by the caller")
+	errMemory = errors.New("memory")
+	errFlood  = errors.New("the program says more than anybody can take")
 )
 
 // Run runs one program to its end, in a sandbox of its own. When Run returns,
@@ -40,7 +34,7 @@ var (
 // A program that fails is a Result, not an error; an error that wraps
 // sallyport.ErrNotExecuted means that the program never started. When ctx ends,
 // the sandbox is killed and ctx.Err() returned.
-func (h *Host) Run(ctx context.Context, r Request) (Result, error) {
+func (h *Host) Run(ctx context.Context, r tier.Request) (tier.Result, error) {
 	return h.run(ctx, h.usual(), r)
 }
 
@@ -54,32 +48,32 @@ func (h *Host) usual() string {
 	return h.platform
 }
 
-func (h *Host) run(ctx context.Context, platform string, r Request) (Result, error) {
+func (h *Host) run(ctx context.Context, platform string, r tier.Request) (tier.Result, error) {
 	if err := r.Check(); err != nil {
-		return Result{}, err
+		return tier.Result{}, err
 	}
 	release, err := h.places.Take(ctx)
 	if err != nil {
-		return Result{}, err
+		return tier.Result{}, err
 	}
 	began := time.Now()
 	s, err := h.start(ctx, platform, r)
 	if err != nil {
 		release()
-		return Result{}, err
+		return tier.Result{}, err
 	}
 	res, err := h.follow(s, release)
 	s.refill()
 	res.Duration = time.Since(began)
 	if ctx.Err() != nil && res.KilledBy == "" && s.status == nil {
-		return Result{}, ctx.Err()
+		return tier.Result{}, ctx.Err()
 	}
 	return res, err
 }
 
 // start starts a request, in a sandbox that is warm if there is one.
-func (h *Host) start(ctx context.Context, platform string, r Request) (*sandbox, error) {
-	image, digest, err := h.findImage(r.Image)
+func (h *Host) start(ctx context.Context, platform string, r tier.Request) (*sandbox, error) {
+	image, digest, err := h.images.Find(h.cfg.Images, r.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +91,7 @@ func (h *Host) start(ctx context.Context, platform string, r Request) (*sandbox,
 	if err == nil {
 		s.refill = refill
 		s.held = held{platform: platform, image: digest, runtime: h.version}
-		s.tell(r, r.encode(s))
+		s.tell(r, s.encode(r))
 	}
 	return s, err
 }
@@ -105,7 +99,7 @@ func (h *Host) start(ctx context.Context, platform string, r Request) (*sandbox,
 // follow waits for the end of a run and then calls release, once the sandbox is
 // gone. Where it was told that nothing of the run is left, the result does not
 // wait for the empty sandbox to be destroyed.
-func (h *Host) follow(s *sandbox, release func()) (Result, error) {
+func (h *Host) follow(s *sandbox, release func()) (tier.Result, error) {
 	h.wait(s)
 	if !s.over {
 		defer release()
@@ -123,24 +117,6 @@ func (h *Host) follow(s *sandbox, release func()) (Result, error) {
 		}
 	})
 	return res, err
-}
-
-func (h *Host) findImage(ref string) (f *os.File, digest string, err error) {
-	img, err := h.cfg.Images.Find(ref)
-	if err == nil {
-		if f, err = h.images.Use(img.Path, img.Digest); err == nil {
-			return f, img.Digest, nil
-		}
-	}
-	e := sallyport.Error{
-		Code: sallyport.Unavailable, Message: fmt.Sprintf("image %.80q failed its check", ref),
-		Hint: "rebuild it with `make build`: the file was damaged or replaced",
-	}
-	if known, ok := errors.AsType[*sallyport.Error](err); ok {
-		e = *known
-	}
-	e.Step, e.Err = sallyport.Execute, errors.Join(sallyport.ErrNotExecuted, err)
-	return nil, "", &e
 }
 
 // newID returns a fresh id. Its end tells sallyport-runsc the limits of
@@ -175,7 +151,7 @@ func (h *Host) wait(s *sandbox) {
 			s.end = errBoot
 			return
 		case <-timeout:
-			s.end = errTimeout
+			s.end = tier.ErrTimeout
 			return
 		case <-s.ctx.Done():
 			s.end = context.Cause(s.ctx)
@@ -227,7 +203,7 @@ func (s *sandbox) note(rec record) bool {
 		}
 		return s.over
 	case payload.Failed:
-		s.failed = &startFailure{unix.Errno(payload.Uint32(rec.data)), string(rec.data[min(4, len(rec.data)):])}
+		s.failed = tier.ParseStartFailure(rec.data)
 		return true
 	case payload.Done:
 		s.over = s.status != nil
@@ -240,23 +216,23 @@ func (s *sandbox) note(rec record) bool {
 
 // result tells how the run ended.
 // Preconditions: the run is over and its streams are drained.
-func (s *sandbox) result(oom bool) (Result, error) {
+func (s *sandbox) result(oom bool) (tier.Result, error) {
 	passed := s.closeWay()
-	res := Result{
+	res := tier.Result{
 		Receipt: s.receipt(passed.Egress),
 		ID:      s.id, Stdout: s.stdout.Kept, Stderr: s.stderr.Kept,
 		Truncated: s.stdout.Truncated || s.stderr.Truncated, LimitsHit: s.limitsHit(),
-		PeakMemory: s.group.Peak(), Connections: append(passed.Connections, Denials(s.denied)...), Output: s.output,
+		PeakMemory: s.group.Peak(), Connections: append(passed.Connections, tier.Denials(s.denied)...), Output: s.output,
 	}
 	switch {
 	case s.failed != nil && !oom:
 		return s.notStarted(res)
 	case oom:
-		res.KilledBy, res.Receipt.Exit = KilledByMemory, string(KilledByMemory)
-	case s.status == nil && errors.Is(s.end, errTimeout):
-		res.KilledBy, res.Receipt.Exit = KilledByTimeout, string(KilledByTimeout)
-	case s.status == nil && errors.Is(s.end, ErrStopped) && s.started:
-		res.KilledBy, res.Receipt.Exit = KilledByCaller, "signaled"
+		res.KilledBy, res.Receipt.Exit = tier.KilledByMemory, string(tier.KilledByMemory)
+	case s.status == nil && errors.Is(s.end, tier.ErrTimeout):
+		res.KilledBy, res.Receipt.Exit = tier.KilledByTimeout, string(tier.KilledByTimeout)
+	case s.status == nil && errors.Is(s.end, tier.ErrStopped) && s.started:
+		res.KilledBy, res.Receipt.Exit = tier.KilledByCaller, "signaled"
 	}
 	switch {
 	case s.status != nil && s.status.Signaled():
@@ -271,22 +247,12 @@ func (s *sandbox) result(oom bool) (Result, error) {
 	return res, nil
 }
 
-// notStarted tells why a program could not be started. What a shell would
-// answer with 126 or 127 is a result: the request was sound.
-func (s *sandbox) notStarted(res Result) (Result, error) {
-	switch {
-	case s.started, !isProgram(s.failed.what, s.argv0):
-	case s.failed.errno == unix.ENOENT:
-		res.ExitCode, res.Stderr = 127, []byte(s.argv0+": not found\n")
-		return res, nil
-	case s.failed.errno == unix.EACCES, s.failed.errno == unix.ENOEXEC:
-		res.ExitCode, res.Stderr = 126, []byte(s.argv0+": cannot be run: "+s.failed.errno.Error()+"\n")
-		return res, nil
+// notStarted tells why a program could not be started.
+func (s *sandbox) notStarted(res tier.Result) (tier.Result, error) {
+	if s.started {
+		return s.failed.Result(res, "")
 	}
-	if s.failed.errno == unix.ENOSPC {
-		return res, invalid("pass less, or use a tool with a larger disk limit", "the files do not fit into the sandbox's disk: %s", s.failed.what)
-	}
-	return res, unavailable("see the log of sallyport-sandboxd", "the sandbox could not start the program: %s", s.failed.what)
+	return s.failed.Result(res, s.argv0)
 }
 
 func (s *sandbox) sandboxError() error {
@@ -294,20 +260,10 @@ func (s *sandbox) sandboxError() error {
 	if cause == nil {
 		cause = errors.New("the sandbox ended by itself")
 	}
-	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
-		return cause
+	err := tier.Broken(cause, s.started)
+	if err == cause { // the caller's
+		return err
 	}
 	slog.Error("sandbox failed", "sandbox", s.id, "cause", cause, "runtime", s.exit, "stderr", string(s.stderr.Kept[:min(len(s.stderr.Kept), 2048)]), "started", s.started)
-	e := &sallyport.Error{
-		Code: sallyport.Unavailable, Step: sallyport.Execute, Message: "the sandbox failed",
-		Hint: "see `sallyport doctor` and the log of sallyport-sandboxd", Err: cause,
-	}
-	if errors.Is(cause, errKilled) || errors.Is(cause, errClosed) {
-		e.Code, e.Message, e.Hint = sallyport.Canceled, "the sandbox was killed: "+cause.Error(), "run it again"
-	}
-	if !s.started {
-		e.Err = errors.Join(sallyport.ErrNotExecuted, cause)
-		e.Message += " before the program started"
-	}
-	return e
+	return err
 }

@@ -16,11 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/capture"
-	"sallyport.dev/sallyport/gvisor/cgroup"
-	"sallyport.dev/sallyport/gvisor/child"
-	"sallyport.dev/sallyport/gvisor/payload"
-	"sallyport.dev/sallyport/gvisor/talk"
+	"sallyport.dev/sallyport/gvisor/gpu"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/capture"
+	"sallyport.dev/sallyport/tier/cgroup"
+	"sallyport.dev/sallyport/tier/child"
+	"sallyport.dev/sallyport/tier/payload"
+	"sallyport.dev/sallyport/tier/talk"
 )
 
 var errBoot = errors.New("gVisor did not come up in time")
@@ -49,22 +51,23 @@ type sandbox struct {
 	next   []byte          // its order, where files come first
 	refill func()          // called when its run has ended
 
-	ca       Authority     // that the sandbox trusts
-	endWay   func() Passed // ends the broker's service, nil if there is none
-	denied   []string      // that the sandbox's own proxy refused
-	mayOpen  bool          // it has a way out, open or not
-	ahead    bool          // an interpreter is started ahead in it
-	exits    bool          // its kernel tells when the program has ended
-	waiting  bool          // warm, without a request; guarded by the host's mu
-	ended    bool          // its run has; guarded by the host's mu
-	starting bool          // see up; guarded by the host's mu
+	gpu      *gpu.GPU           // that it is shown, nil for none
+	ca       tier.Authority     // that the sandbox trusts
+	endWay   func() tier.Passed // ends the broker's service, nil if there is none
+	denied   []string           // that the sandbox's own proxy refused
+	mayOpen  bool               // it has a way out, open or not
+	ahead    bool               // an interpreter is started ahead in it
+	exits    bool               // its kernel tells when the program has ended
+	waiting  bool               // warm, without a request; guarded by the host's mu
+	ended    bool               // its run has; guarded by the host's mu
+	starting bool               // see up; guarded by the host's mu
 	started  bool
 	held     held             // how it really is
 	over     bool             // process 1 said that nothing of the run is left
 	status   *unix.WaitStatus // of the program
 	early    *unix.WaitStatus // the same, told before its start was
-	failed   *startFailure
-	output   Artifacts
+	failed   *tier.StartFailure
+	output   tier.Artifacts
 	end      error // why the run was stopped, nil if it ended by itself
 	exit     error // of the runtime
 }
@@ -74,20 +77,20 @@ type record struct {
 	data []byte
 }
 
-type startFailure struct {
-	errno unix.Errno
-	what  string
-}
-
-func isProgram(what, argv0 string) bool { return strings.HasPrefix(what, argv0+": ") }
-
 // boot starts a sandbox that is to be told what to run.
-func (h *Host) boot(ctx context.Context, platform string, image *os.File, r Request) (*sandbox, error) {
+func (h *Host) boot(ctx context.Context, platform string, image *os.File, r tier.Request) (*sandbox, error) {
 	s := h.newSandbox(ctx, r)
+	if r.GPU {
+		found, err := h.findGPU(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.gpu = &found
+	}
 	return s, h.bring(s, r, func() error { return h.startRuntime(s, platform, image, len(r.Stdin) == 0) }, h.openWay)
 }
 
-func (h *Host) newSandbox(ctx context.Context, r Request) *sandbox {
+func (h *Host) newSandbox(ctx context.Context, r tier.Request) *sandbox {
 	s := &sandbox{id: newID(r.Limits), callID: r.CallID, began: time.Now(), limits: r.Limits}
 	s.dir = filepath.Join(h.runsDir(), s.id)
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
@@ -95,7 +98,7 @@ func (h *Host) newSandbox(ctx context.Context, r Request) *sandbox {
 }
 
 // bring makes what a sandbox lives in and starts it there, or leaves nothing.
-func (h *Host) bring(s *sandbox, r Request, start func() error, way func(*sandbox, Request) error) error {
+func (h *Host) bring(s *sandbox, r tier.Request, start func() error, way func(*sandbox, tier.Request) error) error {
 	if err := h.remember(s); err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ func (h *Host) bring(s *sandbox, r Request, start func() error, way func(*sandbo
 		err = way(s, r)
 	}
 	if err == nil {
-		if s.group, err = h.groups.New(s.id, r.Limits.Memory+cgroup.KernelOverhead, r.Limits.CPUs); err == nil {
+		if s.group, err = h.dir.Groups.New(s.id, r.Limits.Memory+cgroup.KernelOverhead, r.Limits.CPUs); err == nil {
 			if err = start(); err == nil {
 				return nil
 			}
@@ -119,25 +122,14 @@ func (h *Host) bring(s *sandbox, r Request, start func() error, way func(*sandbo
 	s.closeWay()
 	removeRun(s.dir) //nolint:errcheck // the first error is the one to tell
 	h.forget(s)
-	return notMade(err)
-}
-
-// notMade is why a run has no sandbox.
-func notMade(err error) error {
-	if e, ok := errors.AsType[*sallyport.Error](err); ok {
-		return e
-	}
-	return &sallyport.Error{
-		Code: sallyport.Unavailable, Step: sallyport.Execute, Message: "the sandbox could not be made",
-		Hint: "see `sallyport doctor`", Err: errors.Join(sallyport.ErrNotExecuted, err),
-	}
+	return tier.NotMade(err)
 }
 
 func (h *Host) remember(s *sandbox) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return unavailable("start it again", "the sandbox host is closed")
+		return tier.Unavailable("start it again", "the sandbox host is closed")
 	}
 	h.running[s.id] = s
 	h.idle.Add(1)
@@ -207,6 +199,9 @@ func (h *Host) runtime(s *sandbox, platform string, args ...string) *exec.Cmd {
 		"--root=" + s.dir, "--platform=" + platform, "--network=none", "--ignore-cgroups", "--directfs=false",
 		"--host-uds=" + s.hostSockets(), "--host-fifo=none", "--overlay2=none", "--pod-init-config=" + h.traceOf(s),
 	}
+	if s.gpu != nil {
+		all = append(all, s.gpu.Flags()...)
+	}
 	cmd := exec.Command(filepath.Join(h.cfg.Programs, RuntimeProgram), append(all, args...)...)
 	cmd.Env = []string{"SALLYPORT_CGROUPS=" + strings.Join(s.group.Dirs(), ":")}
 	cmd.Dir = "/"
@@ -215,7 +210,7 @@ func (h *Host) runtime(s *sandbox, platform string, args ...string) *exec.Cmd {
 }
 
 // tell hands a sandbox what to run, once.
-func (s *sandbox) tell(r Request, orders []byte) {
+func (s *sandbox) tell(r tier.Request, orders []byte) {
 	s.expect(r)
 	if r.Talk != nil { // kill closes the orders
 		s.talk = r.Talk
@@ -228,7 +223,7 @@ func (s *sandbox) tell(r Request, orders []byte) {
 }
 
 // expect prepares for what the program of a request says.
-func (s *sandbox) expect(r Request) {
+func (s *sandbox) expect(r tier.Request) {
 	s.argv0, s.limits = r.Argv[0], r.Limits
 	if r.Told != nil {
 		var mu sync.Mutex
@@ -239,7 +234,7 @@ func (s *sandbox) expect(r Request) {
 	s.stderr.Max.Store(r.Limits.Output)
 }
 
-func (s *sandbox) input(r Request) {
+func (s *sandbox) input(r tier.Request) {
 	if s.feed != nil {
 		send(s.feed, r.Stdin)
 	}
@@ -280,7 +275,7 @@ func readReport(r *os.File) <-chan record {
 
 // conclude tells how a run ended whose sandbox still exists.
 // Preconditions: s.over.
-func (s *sandbox) conclude() (Result, error) {
+func (s *sandbox) conclude() (tier.Result, error) {
 	for _, c := range []*capture.Stream{s.stdout, s.stderr, s.hits} {
 		c.Settle()
 	}
@@ -289,9 +284,9 @@ func (s *sandbox) conclude() (Result, error) {
 
 // destroy kills whatever is left of the sandbox, drains its streams, deletes
 // its traces and tells how the run ended.
-func (h *Host) destroy(s *sandbox) (Result, error) {
+func (h *Host) destroy(s *sandbox) (tier.Result, error) {
 	if err := s.kill(); err != nil {
-		return Result{ID: s.id}, err
+		return tier.Result{ID: s.id}, err
 	}
 	for rec := range s.report { // what came in between the decision and the kill
 		if s.status == nil && s.end == nil {
@@ -341,7 +336,7 @@ func (s *sandbox) remove() error { return errors.Join(s.group.Remove(), removeRu
 func (s *sandbox) limitsHit() []string {
 	hit := namesOf(s.hits.Kept)
 	if s.stdout.Truncated || s.stderr.Truncated {
-		hit = append(hit, LimitOutput)
+		hit = append(hit, tier.LimitOutput)
 	}
 	return hit
 }
@@ -349,10 +344,10 @@ func (s *sandbox) limitsHit() []string {
 // namesOf names what the limits sink told.
 func namesOf(told []byte) (hit []string) {
 	if bytes.IndexByte(told, 'p') >= 0 {
-		hit = append(hit, LimitProcesses)
+		hit = append(hit, tier.LimitProcesses)
 	}
 	if bytes.IndexByte(told, 'd') >= 0 {
-		hit = append(hit, LimitDisk)
+		hit = append(hit, tier.LimitDisk)
 	}
 	return hit
 }

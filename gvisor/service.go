@@ -16,9 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/capture"
-	"sallyport.dev/sallyport/gvisor/child"
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/capture"
+	"sallyport.dev/sallyport/tier/child"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A service is a program that lives long: a server. Its sandbox is built like
@@ -39,10 +40,10 @@ const (
 
 // A Service is one program that runs until it ends or is stopped.
 type Service struct {
-	Request          // without files and stdin; the limits of time and output do not apply
-	UID     int      // of the program, inside and for what it writes to Folders
-	Folders []Folder // of the host
-	Package *os.File // an EROFS image, shown at PackageDir; nil for none
+	tier.Request          // without files and stdin; the limits of time and output do not apply
+	UID          int      // of the program, inside and for what it writes to Folders
+	Folders      []Folder // of the host
+	Package      *os.File // an EROFS image, shown at PackageDir; nil for none
 
 	// Told, if set, hears now and then what was reached, or tried, and which limits
 	// were hit since the last time; ServiceExit has the rest. It must not block.
@@ -88,9 +89,9 @@ func (h *Host) Serve(ctx context.Context, v Service) (*Instance, error) {
 		return nil, err
 	}
 	if v.UID <= 0 {
-		return nil, invalid("give the service a uid of its own", "a service does not run as uid %d", v.UID)
+		return nil, tier.Invalid("give the service a uid of its own", "a service does not run as uid %d", v.UID)
 	}
-	image, _, err := h.findImage(v.Image)
+	image, _, err := h.images.Find(h.cfg.Images, v.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (h *Host) Serve(ctx context.Context, v Service) (*Instance, error) {
 	s := h.newSandbox(context.Background(), v.Request)
 	s.argv0 = v.Argv[0]
 	in := &Instance{s: s, told: v.Told, done: make(chan struct{})}
-	way := func(s *sandbox, r Request) error { return h.listenWay(s, r.Way, serviceTime) }
+	way := func(s *sandbox, r tier.Request) error { return h.listenWay(s, r.Way, serviceTime) }
 	if err := h.bring(s, v.Request, func() error { return h.startService(s, platform, image, v) }, way); err != nil {
 		return nil, err
 	}
@@ -185,7 +186,7 @@ func (h *Host) attend(in *Instance, started chan<- struct{}) {
 	}
 	err := s.kill()
 	in.stop.Close()
-	in.exit = ServiceExit{OutOfMemory: s.group.OOMKills() > 0, Err: err, LimitsHit: in.limits(), Connections: append(s.closeWay().Connections, Denials(s.denied)...)}
+	in.exit = ServiceExit{OutOfMemory: s.group.OOMKills() > 0, Err: err, LimitsHit: in.limits(), Connections: append(s.closeWay().Connections, tier.Denials(s.denied)...)}
 	switch ws := s.status; {
 	case ws == nil:
 		in.exit.Code, in.exit.Signal = 128+int(unix.SIGKILL), "SIGKILL"
@@ -201,9 +202,9 @@ func (h *Host) attend(in *Instance, started chan<- struct{}) {
 
 // tell tells what a service reached lately.
 func (h *Host) tell(in *Instance) {
-	lately := Denials(in.s.denied)
+	lately := tier.Denials(in.s.denied)
 	in.s.denied = nil
-	if t, ok := h.cfg.Broker.(Teller); ok && in.s.endWay != nil {
+	if t, ok := h.cfg.Broker.(tier.Teller); ok && in.s.endWay != nil {
 		lately = append(lately, t.Tell(in.s.id)...)
 	}
 	if hit := in.limits(); in.told != nil && len(lately)+len(hit) > 0 {
@@ -223,17 +224,17 @@ func (i *Instance) limits() []string {
 // whyNot says why a service did not start.
 func (s *sandbox) whyNot(e ServiceExit) error {
 	switch {
-	case s.failed != nil && isProgram(s.failed.what, s.argv0) && s.failed.errno == unix.ENOENT:
-		return unavailable("use a program of the image (node, python3, …), a package (npx -y NAME@VERSION), or `isolation: uid` for a program of this host",
+	case s.failed != nil && s.failed.Of(s.argv0) && s.failed.Errno == unix.ENOENT:
+		return tier.Unavailable("use a program of the image (node, python3, …), a package (npx -y NAME@VERSION), or `isolation: uid` for a program of this host",
 			"the program %.80q is not in the sandbox image", s.argv0)
 	case s.failed != nil:
-		return unavailable("see the log of sallyport-sandboxd", "the service could not be started: %s", s.failed.what)
+		return tier.Unavailable("see the log of sallyport-sandboxd", "the service could not be started: %s", s.failed.What)
 	case e.OutOfMemory:
-		return unavailable("raise its memory limit", "the service was out of memory before it started")
+		return tier.Unavailable("raise its memory limit", "the service was out of memory before it started")
 	case s.end == nil:
-		return unavailable("see the log of sallyport-sandboxd", "the sandbox of the service ended before its program started")
+		return tier.Unavailable("see the log of sallyport-sandboxd", "the sandbox of the service ended before its program started")
 	}
-	err := unavailable("see the log of sallyport-sandboxd", "the service could not be started: %v", s.end)
+	err := tier.Unavailable("see the log of sallyport-sandboxd", "the service could not be started: %v", s.end)
 	err.Err = errors.Join(sallyport.ErrNotExecuted, s.end)
 	return err
 }
@@ -254,7 +255,7 @@ func (i *Instance) ID() string { return i.s.id }
 func (i *Instance) Terminate() { _, _ = i.stop.Write([]byte{1}) }
 
 // Kill ends the service at once; Done tells when it is gone.
-func (i *Instance) Kill() { i.s.cancel(errKilled) }
+func (i *Instance) Kill() { i.s.cancel(tier.ErrKilled) }
 
 // writeBundle writes the configuration of a service: that of every sandbox, and
 // what it is shown. The root is an overlay in memory, so that there is a place
@@ -309,10 +310,9 @@ func (s *sandbox) mounts(v Service) []specs.Mount {
 
 // encode writes a service as sallyport-init reads it.
 func (v Service) encode(s *sandbox) []byte {
-	v.serves = true
-	b := appendBounds(nil, v.Limits)
+	b := tier.AppendBounds(nil, v.Limits)
 	b = payload.Append(b, payload.User, payload.AppendUint32(nil, uint32(v.UID)))
-	b = payload.Append(b, payload.Dir, []byte(WorkDir))
+	b = payload.Append(b, payload.Dir, []byte(tier.WorkDir))
 	for i, f := range v.Folders {
 		b = payload.Append(b, payload.Place, []byte(strconv.Itoa(i)+"\x00"+f.Inside))
 	}
@@ -321,5 +321,6 @@ func (v Service) encode(s *sandbox) []byte {
 	}
 	b = s.appendProxy(b, serviceWay+"/"+wayName)
 	b = payload.Append(b, payload.Stay, nil)
-	return v.appendWork(s.appendTrust(b), s)
+	b = v.AppendProgram(s.appendTrust(b), s.environment(v.Env, true))
+	return payload.Append(b, payload.Go, nil)
 }

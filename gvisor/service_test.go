@@ -12,6 +12,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier"
 )
 
 // A served is a service with our ends of its streams.
@@ -90,13 +91,13 @@ ls /mnt | wc -l
 while read -r l; do echo "got $l"; done
 echo bye; exit 7`
 	s, err := serve(t, h, gvisor.Service{
-		Request: gvisor.Request{Argv: []string{"bash", "-c", script, "bash", "/data/of/mine"}},
-		Folders: []gvisor.Folder{{Inside: "/data/of/mine", Path: readable}, {Inside: gvisor.WorkDir, Path: own, Writable: true}},
+		Request: tier.Request{Argv: []string{"bash", "-c", script, "bash", "/data/of/mine"}},
+		Folders: []gvisor.Folder{{Inside: "/data/of/mine", Path: readable}, {Inside: tier.WorkDir, Path: own, Writable: true}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"64777", "server", gvisor.WorkDir, "of the host", "read-only", "writes", "read-only", "read-only", "0"} {
+	for _, want := range []string{"64777", "server", tier.WorkDir, "of the host", "read-only", "writes", "read-only", "read-only", "0"} {
 		if got := s.line(t); got != want {
 			t.Fatalf("%q, want %q", got, want)
 		}
@@ -121,7 +122,7 @@ echo bye; exit 7`
 
 func TestServiceIsAskedToEndThenKilled(t *testing.T) {
 	h := gvisortest.Open(t)
-	s, err := serve(t, h, gvisor.Service{Request: gvisor.Request{Argv: []string{"bash", "-c", `trap 'echo asked' TERM; echo up; while :; do sleep 0.1; done`}}})
+	s, err := serve(t, h, gvisor.Service{Request: tier.Request{Argv: []string{"bash", "-c", `trap 'echo asked' TERM; echo up; while :; do sleep 0.1; done`}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func TestServiceIsAskedToEndThenKilled(t *testing.T) {
 
 func TestServiceThatIsNotInTheImage(t *testing.T) {
 	h := gvisortest.Open(t)
-	_, err := serve(t, h, gvisor.Service{Request: gvisor.Request{Argv: []string{"/usr/local/bin/of-the-host"}}})
+	_, err := serve(t, h, gvisor.Service{Request: tier.Request{Argv: []string{"/usr/local/bin/of-the-host"}}})
 	if err == nil || !strings.Contains(err.Error(), "not in the sandbox image") {
 		t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func TestServiceOutOfMemory(t *testing.T) {
 	h := gvisortest.Open(t)
 	l := sallyport.DefaultLimits()
 	l.Memory = 64 << 20
-	s, err := serve(t, h, gvisor.Service{Request: gvisor.Request{Limits: l, Argv: []string{"python3", "-c", "print('up', flush=True)\nb = b'x' * (512 << 20)\nprint(len(b))"}}})
+	s, err := serve(t, h, gvisor.Service{Request: tier.Request{Limits: l, Argv: []string{"python3", "-c", "print('up', flush=True)\nb = b'x' * (512 << 20)\nprint(len(b))"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,11 @@ const hostname = "sandbox"
 // way is the folder of the socket that leads to the broker, "" for a sandbox
 // that reaches nothing. args are words for process 1.
 func bundleSpec(root, way string, args ...string) ([]byte, error) {
+	return json.Marshal(specOf(root, way, args...))
+}
+
+// specOf is the same before it is written.
+func specOf(root, way string, args ...string) *specs.Spec {
 	caps := []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_ADMIN"}
 	ns := []specs.LinuxNamespace{}
 	for _, t := range []specs.LinuxNamespaceType{
@@ -51,7 +56,7 @@ func bundleSpec(root, way string, args ...string) ([]byte, error) {
 		own := []specs.LinuxIDMapping{{ContainerID: 0, HostID: wayUID, Size: 1}}
 		linux.UIDMappings, linux.GIDMappings = own, own
 	}
-	return json.Marshal(specs.Spec{
+	return &specs.Spec{
 		Version: specs.Version,
 		Process: &specs.Process{
 			Args:         append([]string{"/sallyport-init"}, args...),
@@ -70,5 +75,5 @@ func bundleSpec(root, way string, args ...string) ([]byte, error) {
 			"dev.gvisor.spec.rootfs.source": "/proc/self/fd/6",
 			"dev.gvisor.spec.rootfs.type":   "erofs",
 		},
-	})
+	}
 }

@@ -9,7 +9,8 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor/ahead"
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A warm sandbox has booted and, for scripts, started their interpreter; it
@@ -22,7 +23,7 @@ import (
 
 // Unbuffered has Python write lines as they are printed: the one variable that a
 // warm sandbox can be given.
-const Unbuffered = "PYTHONUNBUFFERED=1"
+const Unbuffered = ahead.Unbuffered
 
 // A warmKey is a kind of sandbox.
 type warmKey struct {
@@ -38,9 +39,9 @@ type warmKey struct {
 // what it trusts is good for both.
 const warmLife = 2 * time.Hour
 
-func warmKeyOf(digest, platform string, r Request) (warmKey, bool) {
+func warmKeyOf(digest, platform string, r tier.Request) (warmKey, bool) {
 	l := r.Limits
-	if len(r.Env) > 1 || len(r.Env) == 1 && r.Env[0] != Unbuffered || l.Timeout > warmLife-bootPatience-killPatience {
+	if r.GPU || len(r.Env) > 1 || len(r.Env) == 1 && r.Env[0] != Unbuffered || l.Timeout > warmLife-bootPatience-killPatience {
 		return warmKey{}, false
 	}
 	leads := len(r.Way.Reach) > 0
@@ -48,15 +49,15 @@ func warmKeyOf(digest, platform string, r Request) (warmKey, bool) {
 }
 
 // request is one that a sandbox of the kind could be given.
-func (k warmKey) request() Request {
-	return Request{Stdin: []byte{0}, Limits: sallyport.Limits{
+func (k warmKey) request() tier.Request {
+	return tier.Request{Stdin: []byte{0}, Limits: sallyport.Limits{
 		Memory: k.memory, Disk: k.disk, Processes: k.processes, CPUs: k.cpus,
 	}}
 }
 
 // hatch starts a sandbox of a kind and waits until it is ready.
 func (h *Host) hatch(k warmKey) (*sandbox, error) {
-	image, digest, err := h.findImage(k.image)
+	image, digest, err := h.images.Find(h.cfg.Images, k.image)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func (h *Host) hatch(k warmKey) (*sandbox, error) {
 	r := k.request()
 	s := h.newSandbox(context.Background(), r)
 	s.waiting, s.ahead = true, k.program != ""
-	way := func(s *sandbox, _ Request) error {
+	way := func(s *sandbox, _ tier.Request) error {
 		if !k.leads {
 			return nil
 		}
@@ -85,12 +86,12 @@ func (h *Host) hatch(k warmKey) (*sandbox, error) {
 
 // getReady has process 1 start the interpreter, and waits for it.
 func (s *sandbox) getReady(k warmKey) error {
-	start := k.program.Start(ahead.Place{Folder: WorkDir, Leads: k.leads, Forks: k.processes > 1})
-	r := Request{Argv: start.Argv, Env: start.Env}
+	start := k.program.Start(ahead.Place{Folder: tier.WorkDir, Leads: k.leads, Forks: k.processes > 1})
+	r := tier.Request{Argv: start.Argv, Env: start.Env}
 	if start.File != "" { // process 1 deletes it
-		r.Files = []File{{Path: start.File, Content: start.Text}}
+		r.Files = []tier.File{{Path: start.File, Content: start.Text}}
 	}
-	b := r.appendProgram(s.appendNature(nil, s.limits), s)
+	b := r.AppendProgram(s.appendNature(nil, s.limits), s.environment(r.Env, false))
 	if _, err := s.orders.Write(payload.Append(b, payload.Ahead, nil)); err != nil {
 		return err
 	}
@@ -124,10 +125,10 @@ func (s *sandbox) alive() bool {
 
 // adopt gives a warm sandbox its one request: first what it may reach, and then
 // what to run.
-func (h *Host) adopt(ctx context.Context, s *sandbox, r Request) error {
+func (h *Host) adopt(ctx context.Context, s *sandbox, r tier.Request) error {
 	if err := h.listenWay(s, r.Way, wayTime(r.Limits)); err != nil {
 		h.letGo(s)
-		return notMade(err)
+		return tier.NotMade(err)
 	}
 	h.mu.Lock()
 	s.callID, s.began, s.waiting = r.CallID, time.Now(), false
@@ -138,9 +139,9 @@ func (h *Host) adopt(ctx context.Context, s *sandbox, r Request) error {
 }
 
 // take starts a request in a sandbox that waited.
-func (s *sandbox) take(r Request) {
+func (s *sandbox) take(r tier.Request) {
 	if s.line == nil {
-		s.tell(r, r.appendWork(nil, s))
+		s.tell(r, s.appendWork(nil, r))
 		return
 	}
 	var text []byte
@@ -150,7 +151,7 @@ func (s *sandbox) take(r Request) {
 	order, brief := ahead.Order(r.Argv, r.Env, text)
 	if !brief {
 		s.next = order
-		s.tell(r, payload.Append(r.appendFiles(nil), payload.Go, nil))
+		s.tell(r, payload.Append(r.AppendFiles(nil), payload.Go, nil))
 		return
 	}
 	s.expect(r)
@@ -169,7 +170,7 @@ func (s *sandbox) command(order []byte) {
 // discard destroys a sandbox in which nothing runs (any more).
 func (h *Host) discard(s *sandbox) error {
 	defer h.forget(s)
-	s.cancel(errClosed)
+	s.cancel(tier.ErrClosed)
 	if err := s.kill(); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier"
 )
 
 // A ledger is an echo that remembers what it was to open, and may refuse.
@@ -25,20 +26,20 @@ type ledger struct {
 
 type opening struct {
 	id     string
-	way    gvisor.Way
+	way    tier.Way
 	ca     string
 	within time.Duration
 }
 
 func newLedger() *ledger { return &ledger{echo: echo{make(chan string, 1000)}} }
 
-// Authority implements gvisor.Broker.
-func (l *ledger) Authority(time.Duration) (gvisor.Authority, error) {
-	return gvisor.Authority{Cert: []byte("a certificate\n"), Key: []byte("its key")}, nil
+// Authority implements tier.Broker.
+func (l *ledger) Authority(time.Duration) (tier.Authority, error) {
+	return tier.Authority{Cert: []byte("a certificate\n"), Key: []byte("its key")}, nil
 }
 
-// Open implements gvisor.Broker.
-func (l *ledger) Open(id string, w gvisor.Way, ca gvisor.Authority, within time.Duration, s *net.UnixListener) (func() gvisor.Passed, error) {
+// Open implements tier.Broker.
+func (l *ledger) Open(id string, w tier.Way, ca tier.Authority, within time.Duration, s *net.UnixListener) (func() tier.Passed, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refuse != nil {
@@ -146,15 +147,15 @@ func TestWarmWayIsLikeCold(t *testing.T) {
 	_, cold := ledgerHost(t, 0)
 	_, warm := ledgerHost(t, 1)
 	look := "import glob, os\nprint(sorted(os.environ.items()), os.listdir('/srv'), os.listdir('/run'), open('/proc/mounts').read())\nfor p in glob.glob('/run/*.pem'): print(open(p).read()[-20:], os.stat(p).st_mode, os.stat(p).st_uid)"
-	for name, r := range map[string]gvisor.Request{
+	for name, r := range map[string]tier.Request{
 		"python": script("python3", "main.py", look),
 		"none":   {Argv: []string{"python3", "-c", look}},
 		"bash":   script("bash", "main.sh", "env | sort; tail -1 /run/*.pem; ls -lA --time-style=+ /srv /run; cat /proc/mounts"),
 		"node":   script("node", "main.js", "const fs = require('fs'); console.log(Object.entries(process.env).sort(), fs.readdirSync('/run').map((p) => fs.statSync('/run/' + p).isFile() ? fs.readFileSync('/run/' + p, 'utf8').slice(-20) : p))"),
 	} {
-		for _, inject := range [][]gvisor.Injection{nil, {{Name: "s", Host: "a.test:443", Header: "X-Key", Value: []byte("a secret value")}}} {
+		for _, inject := range [][]tier.Injection{nil, {{Name: "s", Host: "a.test:443", Header: "X-Key", Value: []byte("a secret value")}}} {
 			r := r
-			r.Way = gvisor.Way{Reach: []string{"a.test:443"}, Inject: inject}
+			r.Way = tier.Way{Reach: []string{"a.test:443"}, Inject: inject}
 			want, got := run(t, cold, r), runWarm(t, warm, r)
 			out := strings.ReplaceAll(string(got.Stdout), got.ID, want.ID)
 			if out != string(want.Stdout) || string(got.Stderr) != string(want.Stderr) || got.ExitCode != want.ExitCode {

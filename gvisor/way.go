@@ -1,18 +1,17 @@
 package gvisor
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/tier"
 )
 
 // The way out of a sandbox is a unix socket in a folder of its own, mounted
@@ -32,14 +31,14 @@ const (
 func (s *sandbox) wayDir() string { return filepath.Join(s.dir, "way") }
 
 // openWay makes a way out that leads somewhere, if a run is to have one.
-func (h *Host) openWay(s *sandbox, r Request) error {
-	if len(r.Way.Reach) == 0 {
+func (h *Host) openWay(s *sandbox, r tier.Request) error {
+	if len(r.Way.Reach) == 0 && s.gpu == nil {
 		return nil
 	}
 	if err := h.listenWay(s, r.Way, wayTime(r.Limits)); err != nil {
 		return err
 	}
-	return s.mountWay()
+	return h.ownBundle(s)
 }
 
 func wayTime(l sallyport.Limits) time.Duration { return l.Timeout + bootPatience + killPatience }
@@ -60,36 +59,44 @@ func (h *Host) clearWay(s *sandbox, trusts bool) (err error) {
 	if err := os.Mkdir(s.wayDir(), 0o755); err != nil {
 		return err
 	}
-	return s.mountWay()
+	return h.ownBundle(s)
 }
 
-// mountWay makes the bundle that mounts the folder of the way out.
-func (s *sandbox) mountWay() error {
+// ownBundle makes the bundle of a sandbox that is unlike others: it mounts the
+// folder of a way out, or shows GPUs.
+func (h *Host) ownBundle(s *sandbox) error {
 	bundle := filepath.Join(s.dir, "bundle")
 	root := filepath.Join(bundle, "root")
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return err
 	}
-	spec, err := bundleSpec(root, s.wayDir())
+	spec := specOf(root, s.way())
+	if s.gpu != nil {
+		s.gpu.Show(spec, h.driverDir(), driverInside)
+	}
+	text, err := json.Marshal(spec)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(bundle, "config.json"), spec, 0o600)
+	return os.WriteFile(filepath.Join(bundle, "config.json"), text, 0o600)
+}
+
+// way is the folder of the way out, "" where there is none.
+func (s *sandbox) way() string {
+	if !s.mayOpen {
+		return ""
+	}
+	return s.wayDir()
 }
 
 // listenWay makes the socket, anew if there was one, and the broker's service
 // behind it, if w leads anywhere.
-func (h *Host) listenWay(s *sandbox, w Way, within time.Duration) (err error) {
+func (h *Host) listenWay(s *sandbox, w tier.Way, within time.Duration) (err error) {
 	if len(w.Reach) == 0 {
 		return nil
 	}
-	if h.cfg.Broker == nil {
-		return unavailable("start the sandbox host with an egress broker", "this sandbox host lets nothing out, and the run is to reach %q", w.Reach)
-	}
-	if len(w.Inject) > 0 && s.ca.Cert == nil {
-		if s.ca, err = h.cfg.Broker.Authority(within); err != nil {
-			return err
-		}
+	if err := w.Check(h.cfg.Broker); err != nil {
+		return err
 	}
 	s.mayOpen = true
 	if err := os.MkdirAll(s.wayDir(), 0o755); err != nil {
@@ -99,23 +106,14 @@ func (h *Host) listenWay(s *sandbox, w Way, within time.Duration) (err error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		return err
-	}
-	l.SetUnlinkOnClose(false) // the folder goes as a whole
-	if err := errors.Join(os.Chmod(path, 0o600), os.Lchown(path, wayUID, wayUID)); err != nil {
-		l.Close()
-		return err
-	}
-	s.endWay, err = h.cfg.Broker.Open(s.id, w, s.ca, within, l)
+	s.ca, s.endWay, err = w.Serve(h.cfg.Broker, tier.Socket{Path: path, Mode: 0o600, UID: wayUID}, s.id, s.ca, within)
 	return err
 }
 
 // bundleOf is the configuration that a sandbox starts from: one for all, but
-// for those that have a way out.
+// for those that have a way out or a GPU.
 func (h *Host) bundleOf(s *sandbox) string {
-	if !s.mayOpen {
+	if !s.mayOpen && s.gpu == nil {
 		return h.bundle()
 	}
 	return filepath.Join(s.dir, "bundle")
@@ -130,26 +128,13 @@ func (s *sandbox) hostSockets() string {
 }
 
 // closeWay ends the broker's service, once.
-func (s *sandbox) closeWay() Passed {
+func (s *sandbox) closeWay() tier.Passed {
 	if s.endWay == nil {
-		return Passed{}
+		return tier.Passed{}
 	}
 	end := s.endWay
 	s.endWay = nil
 	return end()
-}
-
-// Denials tells what was asked of a sandbox that reaches nothing.
-func Denials(targets []string) []sallyport.Connection {
-	count := map[string]int{}
-	for _, t := range targets {
-		count[t]++
-	}
-	var out []sallyport.Connection
-	for _, t := range slices.Sorted(maps.Keys(count)) {
-		out = append(out, sallyport.Connection{Target: t, Reason: "not_listed", Count: count[t]})
-	}
-	return out
 }
 
 // removeRun deletes the folder of a sandbox. Where it has a way out, gVisor

@@ -11,16 +11,17 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier"
 )
 
 // An echo is a broker that answers every connection with what it was asked.
 type echo struct{ opened chan string }
 
-func (e echo) Authority(time.Duration) (gvisor.Authority, error) {
-	return gvisor.Authority{Cert: []byte("certificate\n")}, nil
+func (e echo) Authority(time.Duration) (tier.Authority, error) {
+	return tier.Authority{Cert: []byte("certificate\n")}, nil
 }
 
-func (e echo) Open(id string, w gvisor.Way, _ gvisor.Authority, _ time.Duration, l *net.UnixListener) (func() gvisor.Passed, error) {
+func (e echo) Open(id string, w tier.Way, _ tier.Authority, _ time.Duration, l *net.UnixListener) (func() tier.Passed, error) {
 	e.opened <- id
 	n := 0
 	done := make(chan struct{})
@@ -41,10 +42,10 @@ func (e echo) Open(id string, w gvisor.Way, _ gvisor.Authority, _ time.Duration,
 			c.Close()
 		}
 	}()
-	return func() gvisor.Passed {
+	return func() tier.Passed {
 		l.Close()
 		<-done
-		return gvisor.Passed{Connections: []sallyport.Connection{{Target: "echo", Allowed: true, Count: n}}}
+		return tier.Passed{Connections: []sallyport.Connection{{Target: "echo", Allowed: true, Count: n}}}
 	}, nil
 }
 
@@ -63,7 +64,7 @@ for u in sys.argv[1:]:
 func TestWayOut(t *testing.T) {
 	broker := echo{make(chan string, 10)}
 	h := gvisortest.Open(t, func(c *gvisor.Config) { c.Broker = broker })
-	r := gvisor.Request{Argv: []string{"python3", "-c", fetch, "http://ok.test/a", "http://127.0.0.1:9/"}, Way: gvisor.Way{Reach: []string{"ok.test:80"}}}
+	r := tier.Request{Argv: []string{"python3", "-c", fetch, "http://ok.test/a", "http://127.0.0.1:9/"}, Way: tier.Way{Reach: []string{"ok.test:80"}}}
 	res := run(t, h, r)
 	if out := string(res.Stdout); !strings.HasPrefix(out, "200 GET http://ok.test/a HTTP/1.1 | ok.test:80\n") || res.ExitCode != 0 {
 		t.Errorf("exit %d, stdout %q, stderr %q", res.ExitCode, out, res.Stderr)
@@ -75,14 +76,14 @@ func TestWayOut(t *testing.T) {
 		t.Errorf("the broker was opened for %s, the sandbox is %s", id, res.ID)
 	}
 	// The program itself can neither open the socket nor reach anything directly.
-	res = run(t, h, gvisor.Request{Argv: []string{"python3", "-c", `
+	res = run(t, h, tier.Request{Argv: []string{"python3", "-c", `
 import socket
 for f, a in ((socket.AF_UNIX, "/srv/way"), (socket.AF_INET, ("93.184.216.34", 80)), (socket.AF_INET, ("169.254.169.254", 80))):
     try:
         socket.socket(f, socket.SOCK_STREAM).connect(a); print("reached", a)
     except OSError as e:
         print(e.errno)
-`}, Way: gvisor.Way{Reach: []string{"ok.test:80"}}})
+`}, Way: tier.Way{Reach: []string{"ok.test:80"}}})
 	if got := string(res.Stdout); got != "13\n101\n101\n" {
 		t.Errorf("direct: %q %q", got, res.Stderr)
 	}
@@ -91,7 +92,7 @@ for f, a in ((socket.AF_UNIX, "/srv/way"), (socket.AF_INET, ("93.184.216.34", 80
 func TestFO57_DenialInWords(t *testing.T) {
 	h := gvisortest.Open(t)
 	start := time.Now()
-	res := run(t, h, gvisor.Request{Argv: []string{"python3", "-c", fetch, "http://example.com/", "http://1.2.3.4/", "http://example.com/"}})
+	res := run(t, h, tier.Request{Argv: []string{"python3", "-c", fetch, "http://example.com/", "http://1.2.3.4/", "http://example.com/"}})
 	for _, line := range strings.Split(strings.TrimSpace(string(res.Stdout)), "\n") {
 		if !strings.HasPrefix(line, "403 denied; reason=not_listed {\"error\":\"egress_denied\"") {
 			t.Errorf("line %q", line)
@@ -105,7 +106,7 @@ func TestFO57_DenialInWords(t *testing.T) {
 		t.Error("it hung")
 	}
 	// What is to reach something is refused where nothing lets it out.
-	_, err := h.Run(t.Context(), fill(gvisor.Request{Argv: []string{"true"}, Way: gvisor.Way{Reach: []string{"ok.test:80"}}}))
+	_, err := h.Run(t.Context(), fill(tier.Request{Argv: []string{"true"}, Way: tier.Way{Reach: []string{"ok.test:80"}}}))
 	if sallyport.CodeOf(err) != sallyport.Unavailable {
 		t.Errorf("without a broker: %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/subcommands"
 	"gvisor.dev/gvisor/runsc/cli"
 	"gvisor.dev/gvisor/runsc/cmd"
+	"gvisor.dev/gvisor/runsc/cmd/nvproxy"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
 	"gvisor.dev/gvisor/runsc/cmd/util"
 )
@@ -39,7 +40,8 @@ func main() {
 		new(cmd.Create): "", new(cmd.Start): "", new(cmd.Run): "", new(cmd.Delete): "", new(cmd.Kill): "",
 		new(freeze): "", new(cmd.Restore): "",
 		new(cmd.State): "", new(cmd.Wait): "", new(cmd.List): "", new(cmd.Events): "",
-		new(sentrycmd.Boot): "internal", new(cmd.Gofer): "internal", new(sentrycmd.Umount): "internal",
+		new(nvproxy.Nvproxy): "", // which drivers it knows
+		new(sentrycmd.Boot):  "internal", new(cmd.Gofer): "internal", new(sentrycmd.Umount): "internal",
 	}
 	cli.Run(nil, cmds, []subcommands.Command{})
 }

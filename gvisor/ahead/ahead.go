@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // The programs below make an interpreter that was started ahead behave as if
@@ -20,6 +20,10 @@ var (
 	//go:embed ahead.sh
 	bash string
 )
+
+// Unbuffered has Python write lines as they are printed: the one variable that an
+// interpreter that was started ahead can be given.
+const Unbuffered = "PYTHONUNBUFFERED=1"
 
 // A Kind is an interpreter that can be started ahead: its name and, but for
 // Node.js, that of its script. It is "" for all else, which needs nothing but its

@@ -102,6 +102,12 @@ size = 4 + int.from_bytes(order[:4], "little")
 while len(order) < size:
     order += os.read(3, 65536)
 os.close(3)
+if "random" in sys.modules:  # this process may be one of many copies
+    sys.modules["random"].seed()
+if "tempfile" in sys.modules:
+    sys.modules["tempfile"]._name_sequence = None
+if "ssl" in sys.modules:
+    sys.modules["ssl"].RAND_add(os.urandom(64), 64.0)
 count, more = (int.from_bytes(order[i:i + 4], "little") for i in (4, 8))
 *words, text = order[12:].split(b"\0", count + more)
 words = [os.fsdecode(w) for w in words]

@@ -16,10 +16,11 @@ import (
 
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/image"
+	"sallyport.dev/sallyport/tier"
 )
 
-// Programs builds sallyport-runsc, sallyport-init and sallyport-sandboxd and
-// returns their folder. It is shared by all tests of one tree; go build leaves
+// Programs builds sallyport-sandboxd and all that it needs beside it, and returns
+// their folder. It is shared by all tests of one tree; go build leaves
 // what is up to date alone.
 func Programs(t testing.TB) string {
 	t.Helper()
@@ -39,12 +40,7 @@ var built struct {
 
 func build(t testing.TB) string {
 	t.Helper()
-	root := moduleRoot(t)
-	sum := sha256.Sum256([]byte(root))
-	dir := filepath.Join(os.TempDir(), "sallyport-test-programs-"+hex.EncodeToString(sum[:4]))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	dir := Folder(t)
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -53,8 +49,19 @@ func build(t testing.TB) string {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []string{gvisor.RuntimeProgram, gvisor.InitProgram, "sallyport-sandboxd"} {
+	for _, p := range []string{gvisor.RuntimeProgram, gvisor.InitProgram, "sallyport-sandboxd", "sallyport-cage", "sallyport-guest", "sallyport-wasm"} {
 		Build(t, "./cmd/"+p, filepath.Join(dir, p))
+	}
+	return dir
+}
+
+// Folder makes the folder of the programs that the tests of this tree share.
+func Folder(t testing.TB) string {
+	t.Helper()
+	sum := sha256.Sum256([]byte(moduleRoot(t)))
+	dir := filepath.Join(os.TempDir(), "sallyport-test-programs-"+hex.EncodeToString(sum[:4]))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }
@@ -81,7 +88,7 @@ func moduleRoot(t testing.TB) string {
 
 // Images returns the images of this machine's cache. Without root or without
 // the default image it skips the test, and says so.
-func Images(t testing.TB) gvisor.Images {
+func Images(t testing.TB) tier.Images {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: sandboxes need root")
@@ -98,9 +105,9 @@ func Cache() string { return image.CacheDir(os.Getenv, os.Geteuid()) }
 
 type cache struct{ store *image.Store }
 
-func (c cache) Find(ref string) (gvisor.Image, error) {
+func (c cache) Find(ref string) (tier.Image, error) {
 	img, err := c.store.Open(ref)
-	return gvisor.Image{Digest: img.Digest, Path: img.Path}, err
+	return tier.Image{Digest: img.Digest, Path: img.Path}, err
 }
 
 // Open opens a Host that the test's end closes. Its folder has a short name, as

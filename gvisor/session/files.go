@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // An Entry is what a folder of a session holds.
@@ -29,7 +29,7 @@ const unknownSize = math.MaxUint64
 // negative. It appears when it is whole; one that is too large for what is free
 // is refused before it fills anything.
 func (x *Sessions) Put(ctx context.Context, k Key, terms Terms, name string, size int64, from io.Reader) (int64, error) {
-	if err := gvisor.CheckPath(name); err != nil {
+	if err := tier.CheckPath(name); err != nil {
 		return 0, err
 	}
 	s, err := x.visit(ctx, k, terms)
@@ -108,7 +108,7 @@ func (s *session) send(from io.Reader, max int64) (n int64, err error) {
 // Get writes a file, from an offset on and at most length bytes (all, where it
 // is negative), to to. It returns the whole size of the file.
 func (x *Sessions) Get(ctx context.Context, k Key, terms Terms, name string, offset, length int64, to io.Writer) (int64, error) {
-	if err := gvisor.CheckPath(name); err != nil {
+	if err := tier.CheckPath(name); err != nil {
 		return 0, err
 	}
 	s, err := x.visit(ctx, k, terms)
@@ -144,7 +144,7 @@ func (x *Sessions) ListFiles(ctx context.Context, k Key, terms Terms, folder str
 		folder = "."
 	}
 	if folder != "." {
-		if err := gvisor.CheckPath(folder); err != nil {
+		if err := tier.CheckPath(folder); err != nil {
 			return nil, false, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 
 	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/tier"
 )
 
 // A session that rests is frozen: its sandbox's state goes to a disk, encrypted
@@ -102,7 +103,7 @@ func newFrozen(dir string, box *gvisor.Box) (*frozen, error) {
 	return &frozen{box, file, aead}, nil
 }
 
-func (f *frozen) thaw(ctx context.Context, r gvisor.Request) (*gvisor.Box, error) {
+func (f *frozen) thaw(ctx context.Context, r tier.Request) (*gvisor.Box, error) {
 	if _, err := f.file.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,8 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A session is one sandbox and the conversation with its process 1.
@@ -22,8 +23,8 @@ type session struct {
 	waiting atomic.Int32
 	ready   atomic.Bool // it has begun
 	used    atomic.Int64
-	request gvisor.Request // that it was made with
-	secret  bool           // its environment holds secrets
+	request tier.Request // that it was made with
+	secret  bool         // its environment holds secrets
 
 	mu     sync.Mutex
 	box    *gvisor.Box // nil while it is frozen
@@ -47,7 +48,7 @@ func newSession(k Key, terms Terms) *session {
 	return &session{key: k, terms: terms, born: time.Now(), turn: make(chan struct{}, 1), gone: make(chan struct{})}
 }
 
-func (s *session) begin(ctx context.Context, h *gvisor.Host, r gvisor.Request) error {
+func (s *session) begin(ctx context.Context, h *gvisor.Host, r tier.Request) error {
 	box, err := h.OpenBox(ctx, r)
 	if err != nil {
 		return err
@@ -275,7 +276,7 @@ func join(words []string) string { return strings.Join(words, ", ") }
 func (s *session) denials() []sallyport.Connection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := gvisor.Denials(s.denied)
+	d := tier.Denials(s.denied)
 	s.denied = nil
 	return d
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"log/slog"
 	"time"
@@ -11,26 +10,17 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/payload"
-)
-
-// The programs that make interpreters stay. A shell does not: each program gets
-// a new one, that begins where the last one ended.
-var (
-	//go:embed stay.py
-	stayPython string
-	//go:embed stay.js
-	stayNode string
-	//go:embed stay.sh
-	stayShell string
+	"sallyport.dev/sallyport/gvisor/ahead"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A Call is one program to run in a session.
 type Call struct {
 	Key      Key
 	Terms    Terms
-	Request  gvisor.Request // Argv is not used; Env and Way are those of the session
-	Language string         // "python", "javascript", "shell"
+	Request  tier.Request // Argv is not used; Env and Way are those of the session
+	Language string       // "python", "javascript", "shell"
 	Code     []byte
 	Secret   bool                        // the environment holds secrets: the session is never frozen, and hands nothing out unseen
 	Job      bool                        // start it in the background
@@ -39,7 +29,7 @@ type Call struct {
 
 // A Result is how a call ended.
 type Result struct {
-	gvisor.Result
+	tier.Result
 	New   bool   // the session began with this call
 	Ended string // why the session is over, "" if it goes on
 	Lost  bool   // the interpreter ended, and its variables with it
@@ -51,14 +41,9 @@ type Result struct {
 // resident is the interpreter that a language keeps, and alone is what a program
 // that is a process of its own starts with.
 var languages = map[string]struct{ resident, alone []string }{
-	"python":     {[]string{"python3", "-c", pythonStart()}, []string{"python3", "-u"}},
-	"javascript": {[]string{"node", "--experimental-vm-modules", "-e", stayNode}, []string{"node"}},
+	"python":     {ahead.Resident("python"), []string{"python3", "-u"}},
+	"javascript": {ahead.Resident("javascript"), []string{"node"}},
 	"shell":      {nil, []string{"bash"}},
-}
-
-// pythonStart names the program, so that it can be left out of tracebacks.
-func pythonStart() string {
-	return "exec(compile(" + pythonString(stayPython) + ", '<session>', 'exec'), {'__name__': '<session>'})"
 }
 
 // Run runs one program in a session, which it makes if there is none. A program
@@ -120,7 +105,7 @@ func receipt(r sallyport.Receipt, res Result) sallyport.Receipt {
 func check(c Call) error {
 	r := c.Request
 	r.Argv = []string{"-"}
-	r.Files = append([]gvisor.File{{Path: "code", Content: c.Code}}, r.Files...)
+	r.Files = append([]tier.File{{Path: "code", Content: c.Code}}, r.Files...)
 	return r.Check()
 }
 
@@ -157,7 +142,7 @@ func (s *session) run(ctx context.Context, box *gvisor.Box, c Call) (res Result,
 	res.Stdout, res.Stderr, res.Truncated = stdout.kept, stderr.kept, stdout.truncated || stderr.truncated
 	res.PeakMemory = box.PeakMemory()
 	if res.LimitsHit = box.LimitsHit(); res.Truncated {
-		res.LimitsHit = append(res.LimitsHit, gvisor.LimitOutput)
+		res.LimitsHit = append(res.LimitsHit, tier.LimitOutput)
 	}
 	switch why {
 	case "":
@@ -168,8 +153,8 @@ func (s *session) run(ctx context.Context, box *gvisor.Box, c Call) (res Result,
 				return nil
 			})
 		}
-	case string(gvisor.KilledByTimeout), string(gvisor.KilledByMemory):
-		res.KilledBy, res.Ended = gvisor.KilledBy(why), why
+	case string(tier.KilledByTimeout), string(tier.KilledByMemory):
+		res.KilledBy, res.Ended = tier.KilledBy(why), why
 		res.ExitCode, res.Signal = 128+int(unix.SIGKILL), "SIGKILL"
 	default:
 		return res, sandboxError(why)
@@ -198,7 +183,7 @@ func (s *session) order(c Call) (request []byte, j *job, err error) {
 			return nil, nil, err
 		}
 	case argv == nil:
-		argv = []string{"bash", "-c", stayShell, "bash"}
+		argv = ahead.Shell()
 	}
 	for _, a := range argv {
 		b = payload.Append(b, payload.Arg, []byte(a))
@@ -242,7 +227,7 @@ func (s *session) follow(ctx context.Context, box *gvisor.Box, c Call, answers <
 				output(r)
 			case payload.Exit:
 				if box.OutOfMemory() { // the kernel chose a process of the program
-					s.end(string(gvisor.KilledByMemory))
+					s.end(string(tier.KilledByMemory))
 				}
 				return r, s.endedBy(), nil
 			case payload.Refused:
@@ -251,12 +236,12 @@ func (s *session) follow(ctx context.Context, box *gvisor.Box, c Call, answers <
 			}
 			continue
 		case <-late.C:
-			s.end(string(gvisor.KilledByTimeout))
+			s.end(string(tier.KilledByTimeout))
 		case <-tick.C:
 			if !box.OutOfMemory() {
 				continue
 			}
-			s.end(string(gvisor.KilledByMemory))
+			s.end(string(tier.KilledByMemory))
 		case <-ctx.Done():
 			s.end("the caller went away")
 			return record{}, "", ctx.Err()
@@ -324,20 +309,4 @@ func logEnd(id string, err error) {
 	if err != nil {
 		slog.Error("a session's sandbox could not be destroyed", "sandbox", id, "err", errors.Unwrap(err))
 	}
-}
-
-// pythonString quotes text for Python.
-func pythonString(s string) string {
-	out := []byte{'"'}
-	for _, c := range []byte(s) {
-		switch c {
-		case '"', '\\':
-			out = append(out, '\\', c)
-		case '\n':
-			out = append(out, '\\', 'n')
-		default:
-			out = append(out, c)
-		}
-	}
-	return string(append(out, '"'))
 }

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/gvisor/session"
+	"sallyport.dev/sallyport/tier"
 )
 
 // place is a place for sessions with small bounds.
@@ -37,7 +37,7 @@ func call(owner, name, lang, code string) session.Call {
 	l.Timeout = 15 * time.Second
 	return session.Call{
 		Key: session.Key{Owner: owner, Name: name}, Terms: session.Terms{"profile="},
-		Language: lang, Code: []byte(code), Request: gvisor.Request{Image: "default", Limits: l},
+		Language: lang, Code: []byte(code), Request: tier.Request{Image: "default", Limits: l},
 	}
 }
 
@@ -89,7 +89,7 @@ func TestSessionEnds(t *testing.T) {
 	must(t, x, call("a", "s", "python", "x = 1"))
 	slow := call("a", "s", "python", "print('before', flush=True)\nwhile True: pass")
 	slow.Request.Limits.Timeout = 300 * time.Millisecond
-	if res := must(t, x, slow); res.KilledBy != gvisor.KilledByTimeout || res.Ended != "timeout" || res.New || string(res.Stdout) != "before\n" || res.ExitCode != 137 {
+	if res := must(t, x, slow); res.KilledBy != tier.KilledByTimeout || res.Ended != "timeout" || res.New || string(res.Stdout) != "before\n" || res.ExitCode != 137 {
 		t.Errorf("timeout: %+v", res)
 	}
 	if res := must(t, x, call("a", "s", "python", "print('x' in globals())")); !res.New || string(res.Stdout) != "False\n" {
@@ -100,7 +100,7 @@ func TestSessionEnds(t *testing.T) {
 	}
 	hungry := call("a", "m", "python", "b = []\nwhile True: b.append(bytearray(b'x') * (16 << 20))")
 	hungry.Request.Limits.Memory = 96 << 20
-	if res := must(t, x, hungry); res.KilledBy != gvisor.KilledByMemory || res.Ended != "memory" {
+	if res := must(t, x, hungry); res.KilledBy != tier.KilledByMemory || res.Ended != "memory" {
 		t.Errorf("memory: %+v", res)
 	}
 	must(t, x, call("a", "s", "python", "open('kept', 'w').write('y')\ny = 2"))

@@ -42,12 +42,33 @@ def flush():
     return status
 
 
+def machine():
+    """Names the machine: another name, and this is a copy of what it was."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as f:
+            return f.read()
+    except OSError:
+        return b""
+
+
+def seed():
+    if "random" in sys.modules:
+        sys.modules["random"].seed()
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"]._name_sequence = None
+    if "ssl" in sys.modules:
+        sys.modules["ssl"].RAND_add(os.urandom(64), 64.0)
+
+
 def stay():
     main, me, count, ear = become_main(), os.getpid(), 0, open(3, "rb", closefd=False)
     for fd in (3, 4):
         os.set_inheritable(fd, False)
     sys.stdout.reconfigure(line_buffering=True)
+    here = machine()
     while ear.readline():
+        if here != (here := machine()):
+            seed()
         count += 1
         fd = os.open(STDIN, os.O_RDONLY)
         os.dup2(fd, 0)
