@@ -3,7 +3,7 @@ package main
 import (
 	"syscall"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // startAhead starts what the Args so far say, waits until it is ready, and says

@@ -25,31 +25,28 @@ func execHost(args []string) {
 	if uid <= 0 || parent <= 0 {
 		die(2, "exec: bad uid or parent", syscall.EINVAL)
 	}
-	for start, i := 0, 0; i <= len(args[2]); i++ {
-		if i == len(args[2]) || args[2][i] == ':' {
-			join(args[2][start:i])
-			start = i + 1
-		}
-	}
+	joinAll(args[2])
 	// The kernel counts tasks by uid, and the uid is the server's alone.
 	check("limiting processes", syscall.Setrlimit(rlimitNproc, &syscall.Rlimit{Cur: serverProcesses, Max: serverProcesses}))
-	for c := range uintptr(lastCapability + 1) {
-		check("dropping capabilities", prctl(prCapBsetDrop, c))
-	}
-	check("setgroups", syscall.Setgroups(nil))
-	check("setgid", syscall.Setgid(uid))
-	check("setuid", syscall.Setuid(uid))
-	check("no_new_privs", prctl(prSetNoNewPrivs, 1))
-	check("parent death signal", prctl(prSetPdeathsig, uintptr(syscall.SIGKILL)))
+	becomeUser(uid)
 	if os.Getppid() != parent {
 		die(126, "exec: the sandbox host is gone", syscall.ESRCH)
 	}
-	syscall.Umask(0o077)
 	err := syscall.Exec(args[3], args[4:], os.Environ())
 	if err == syscall.EACCES {
 		die(127, args[3]+" (it, and every folder above it, must be open to the server's own user)", err)
 	}
 	die(127, args[3], err)
+}
+
+// joinAll joins the control groups of a list with colons between.
+func joinAll(groups string) {
+	for start, i := 0, 0; i <= len(groups); i++ {
+		if i == len(groups) || groups[i] == ':' {
+			join(groups[start:i])
+			start = i + 1
+		}
+	}
 }
 
 func join(dir string) {

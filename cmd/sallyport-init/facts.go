@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"syscall"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"syscall"
 	"unsafe"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // Files of a session are moved by process 1, from within the sandbox: a path of

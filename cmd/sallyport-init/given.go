@@ -3,7 +3,7 @@ package main
 import (
 	"syscall"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A given is the code and the input of the next program, in files of process 1

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A line carries bytes between one program, which connects to payload.TalkSocket,

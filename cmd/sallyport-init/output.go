@@ -3,7 +3,7 @@ package main
 import (
 	"syscall"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A collector tells what programs left in the output folder: files only, within

@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // The proxy is the sandbox's way out, if there is one: it listens on the

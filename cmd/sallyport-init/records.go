@@ -4,7 +4,7 @@ import (
 	"sync"
 	"syscall"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // Each system call costs tens of microseconds where the sandbox has been idle:

@@ -3,7 +3,7 @@ package main
 import (
 	"syscall"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // Descriptors that process 1 talks on.

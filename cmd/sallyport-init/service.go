@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A service is shown folders of the host and a root on which each of them finds

@@ -3,7 +3,7 @@ package main
 import (
 	"syscall"
 
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A talk is an interpreter that stays. It reads a line from descriptor 3 for

@@ -1,0 +1,4 @@
+package firecracker
+
+// Fakes is for tests from outside.
+var Fakes = fakes

@@ -1,0 +1,299 @@
+package microvm
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/microvm/guest"
+	"sallyport.dev/sallyport/microvm/mux"
+	"sallyport.dev/sallyport/microvm/vmm"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
+)
+
+// taken is a run in a guest that the program has taken over: what it says, and
+// whether it listens at all, is the test's.
+func taken(t *testing.T) (u *run, theirs net.Conn) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	h := &Host{machines: map[string]*machine{}, running: map[string]*run{}}
+	h.idle.Add(1)
+	m := &machine{h: h, words: make(chan record, 16), vm: still{}}
+	m.talk(mux.New(ours, true, guest.Streams()...))
+	u = &run{h: h, m: m, r: tier.Request{Argv: []string{"sh"}, Limits: sallyport.DefaultLimits()}, id: "vm-1"}
+	u.ctx, u.cancel = context.WithCancelCause(context.Background())
+	t.Cleanup(func() { u.cancel(nil); _ = m.mux.Close(); theirs.Close() })
+	return u, theirs
+}
+
+// soonOver fails where f does not return.
+func soonOver(t *testing.T, what string, f func()) {
+	t.Helper()
+	over := make(chan struct{})
+	go func() { defer close(over); f() }()
+	select {
+	case <-over:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s: it is waited for ever", what)
+	}
+}
+
+// A guest that reads nothing does not keep a run from its timeout, not even one whose
+// other words are stuck already, and none that lets nothing more come.
+func TestTimeoutOfADeafGuest(t *testing.T) {
+	t.Parallel()
+	for name, stuck := range map[string]bool{"nothing is on the way": false, "stdin is stuck": true} {
+		u, _ := taken(t)
+		u.started, u.r.Limits.Timeout = true, 50*time.Millisecond
+		if stuck {
+			go u.m.mux.Stream(guest.Stdin).Write(make([]byte, 1000)) //nolint:errcheck // it is stuck
+			time.Sleep(10 * time.Millisecond)
+		}
+		soonOver(t, name, u.wait)
+		if !errors.Is(u.end, tier.ErrTimeout) {
+			t.Errorf("%s: %v", name, u.end)
+		}
+	}
+}
+
+// Nor does it keep a run that sends an interpreter its order.
+func TestOrderOfADeafGuest(t *testing.T) {
+	t.Parallel()
+	u, _ := taken(t)
+	u.r.Limits.Timeout, u.next = 50*time.Millisecond, make([]byte, payload.MaxOrder)
+	report := make(chan record, 1)
+	report <- record{payload.Started, nil}
+	u.report = report
+	soonOver(t, "an order", u.wait)
+	if !errors.Is(u.end, tier.ErrTimeout) {
+		t.Error(u.end)
+	}
+}
+
+// A session whose guest takes nothing in, or does not answer a freeze, ends, and
+// what waits with it.
+func TestSessionOfADeafGuest(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(*Session) error{
+		"a run": func(s *Session) error {
+			_, err := s.Run(t.Context(), "shell", make([]byte, 1<<20), nil)
+			return err
+		},
+		"a fork": func(s *Session) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := s.save(ctx)
+			if err == nil {
+				t.Error("it was frozen")
+			}
+			_, err = s.Run(t.Context(), "shell", []byte("true"), nil)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, theirs := taken(t)
+			go io.Copy(io.Discard, theirs) //nolint:errcheck // it reads, and lets nothing more come
+			u.r.Limits.Timeout = 200 * time.Millisecond
+			s := &Session{u: u, leave: func() {}}
+			s.live(u.m)
+			soonOver(t, name, func() {
+				if err := ask(s); name == "a fork" && err == nil {
+					t.Error("a session goes on whose guest may be held")
+				}
+			})
+			soonOver(t, "the end", func() { <-u.m.mux.Done() })
+		})
+	}
+}
+
+// What a guest says once the program runs may be the program's words: it cannot
+// change what was measured before, nor make of a program that ran one that did not.
+func TestWordsOfTheProgram(t *testing.T) {
+	u, _ := taken(t)
+	honest := payload.Facts{Procs: 7, Disk: 9, NoNewPrivs: true, Kernel: "honest"}
+	u.note(record{payload.Started, honest.Append(nil)})
+	u.note(record{payload.Started, payload.Facts{Procs: 70000, Kernel: "lie"}.Append(nil)})
+	if u.m.facts.Kernel != "honest" || u.m.facts.Procs != 7 {
+		t.Errorf("%+v", u.m.facts)
+	}
+	u.note(record{payload.Failed, append(payload.AppendUint32(nil, uint32(unix.ENOENT)), "sh: no"...)})
+	if res, err := u.concluded(tier.Result{}, false); err == nil || errors.Is(err, sallyport.ErrNotExecuted) {
+		t.Errorf("%+v %v", res, err)
+	}
+	before, _ := taken(t) // and the other way round
+	before.note(record{payload.Failed, append(payload.AppendUint32(nil, uint32(unix.ENOENT)), "sh: no"...)})
+	if res, err := before.concluded(tier.Result{}, false); err != nil || res.ExitCode != 127 {
+		t.Errorf("%+v %v", res, err)
+	}
+}
+
+// A program ends once, and by an end that there is.
+func TestEndsOfAProgram(t *testing.T) {
+	const three, four, stopped = 3 << 8, 4 << 8, 0x137f
+	for name, c := range map[string]struct {
+		said []uint32
+		code int
+		over bool
+		err  bool
+	}{
+		"once":    {[]uint32{three}, 3, false, false},
+		"twice":   {[]uint32{three, four}, 3, true, false},
+		"stopped": {[]uint32{stopped}, 0, true, true},
+	} {
+		u, _ := taken(t)
+		u.started = true
+		over := false
+		for _, status := range c.said {
+			over = u.note(record{payload.Exit, payload.AppendUint32(nil, status)})
+		}
+		if res, err := u.concluded(tier.Result{}, false); res.ExitCode != c.code || over != c.over || (err != nil) != c.err {
+			t.Errorf("%s: %d, over %v, %v", name, res.ExitCode, over, err)
+		}
+	}
+}
+
+// A way that is opened while its guest ends is closed.
+func TestWayOfAGuestThatEnds(t *testing.T) {
+	u, _ := taken(t)
+	b := &broker{}
+	u.h.cfg.Broker, u.m.dir, u.r.Way.Reach = b, t.TempDir(), []string{"example.com:443"}
+	s := &Session{u: u, leave: func() {}}
+	if err := s.openWay(); err != nil || b.open != 1 {
+		t.Fatal(err)
+	}
+	u.way.close()
+	u.m.dir = t.TempDir()
+	u.cancel(tier.ErrClosed)
+	if err := s.openWay(); !errors.Is(err, tier.ErrClosed) || b.open != 0 {
+		t.Errorf("%v, %d ways are open", err, b.open)
+	}
+}
+
+// A broker counts what is open.
+type broker struct{ open int }
+
+func (*broker) Authority(time.Duration) (tier.Authority, error) { return tier.Authority{}, nil }
+
+func (b *broker) Open(_ string, _ tier.Way, _ tier.Authority, _ time.Duration, l *net.UnixListener) (func() tier.Passed, error) {
+	b.open++
+	return func() tier.Passed {
+		l.Close()
+		b.open--
+		return tier.Passed{}
+	}, nil
+}
+
+// A still VM is one of which nothing is asked.
+type still struct{}
+
+func (still) Agent() net.Conn              { return nil }
+func (still) Pause(context.Context) error  { return nil }
+func (still) Resume(context.Context) error { return nil }
+func (still) Kill() error                  { return nil }
+func (still) Save(context.Context) (vmm.Snapshot, error) {
+	return vmm.Snapshot{}, errors.New("nothing to save")
+}
+
+// What a guest opens and gives up at once is given up here, too, whatever the other
+// end does: it cannot have more connections open than it has streams.
+func TestStreamsThatAreGivenUp(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "way")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ours, theirs := net.Pipe()
+	host, hostile := mux.New(ours, true), mux.New(theirs, false)
+	host.Start()
+	hostile.Start()
+	defer hostile.Close()
+	go carryAll(host, path)
+	var ended sync.WaitGroup
+	for _, give := range []func(*mux.Stream){
+		func(s *mux.Stream) { s.Close() },
+		func(s *mux.Stream) { _ = s.CloseWrite(); s.Close() },
+		func(s *mux.Stream) { _ = s.CloseWrite(); host.Close() },
+	} {
+		s, err := hostile.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.Accept() // it never answers
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = s.Write([]byte("x"))
+		_, _ = c.Read(make([]byte, 1))
+		give(s)
+		ended.Go(func() {
+			defer c.Close()
+			for !hungUp(c) && t.Context().Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	soonOver(t, "connections", ended.Wait)
+}
+
+// hungUp reports whether the other end has closed a connection, and not only its half.
+func hungUp(c net.Conn) (yes bool) {
+	raw, err := c.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return true
+	}
+	err = raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd)}}
+		_, _ = unix.Poll(p, 0)
+		yes = p[0].Revents&unix.POLLHUP != 0
+	})
+	return yes || err != nil
+}
+
+// A guest that its program has taken over may say anything. What is kept of it is
+// bounded, and what was told before the program ran is not told again.
+func TestHostileReports(t *testing.T) {
+	u := &run{m: &machine{known: true, facts: payload.Facts{Kernel: "true", NoNewPrivs: true}}}
+	if u.note(record{payload.Started, payload.Facts{Kernel: "forged"}.Append(nil)}); u.m.facts.Kernel != "true" {
+		t.Error("the facts of a receipt were forged after the start")
+	}
+	u.note(record{payload.Artifact, append(make([]byte, 8), "file"...)})
+	over := false
+	for range 100 {
+		if over = u.note(record{payload.Data, make([]byte, payload.MaxRecord)}); over {
+			break
+		}
+	}
+	if kept := len(u.output.Files[0].Content); !over || !errors.Is(u.end, errFlood) || kept > maxTold {
+		t.Errorf("%d bytes of files were kept, the run ended with %v", kept, u.end)
+	}
+	u = &run{m: &machine{}}
+	for i := 0; i < 10*payload.MaxEntries && u.end == nil; i++ {
+		u.note(record{payload.LeftOut, make([]byte, 300)})
+	}
+	if !errors.Is(u.end, errFlood) {
+		t.Errorf("%d names were kept", len(u.output.LeftOut))
+	}
+	honest := &run{m: &machine{}}
+	for range payload.MaxEntries { // as many as process 1 tells
+		honest.note(record{payload.LeftOut, make([]byte, 263)})
+	}
+	if honest.end != nil || len(honest.output.LeftOut) != payload.MaxEntries {
+		t.Errorf("control: %d names were kept, %v", len(honest.output.LeftOut), honest.end)
+	}
+	for range 100 {
+		honest.note(record{payload.Denied, []byte("example.com:443")})
+	}
+	if len(honest.denied) > payload.MaxDenied {
+		t.Errorf("%d refusals were kept", len(honest.denied))
+	}
+}
