@@ -8,9 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/image/debian"
 )
 
 // Build makes an image and gives it spec.Name in the cache folder. It tells
@@ -36,10 +36,10 @@ func (s *Store) Build(ctx context.Context, spec Spec, run Runner, progress func(
 		progress(fmt.Sprintf("reading %d packages", len(archives)))
 		img := Image{Recipe: spec.digest(), From: fromPackages}
 		for _, a := range archives {
-			if err := t.addDeb(ctx, a.file); err != nil {
-				return Image{}, fmt.Errorf("package %s: %w", a.pkg.Name, err)
+			if err := a.Walk(ctx, t.addEntry); err != nil {
+				return Image{}, fmt.Errorf("package %s: %w", a.Name, err)
 			}
-			img.Packages = append(img.Packages, a.pkg)
+			img.Packages = append(img.Packages, a.Package)
 		}
 		if err := t.complete(); err != nil || run == nil {
 			return img, err
@@ -56,8 +56,8 @@ func (s *Store) Build(ctx context.Context, spec Spec, run Runner, progress func(
 
 // fetch returns the archives whose contents make the image, checked and in the
 // order in which they are added.
-func fetch(ctx context.Context, spec Spec, work string, progress func(string)) ([]archive, error) {
-	var archives []archive
+func fetch(ctx context.Context, spec Spec, work string, progress func(string)) ([]debian.Archive, error) {
+	var archives []debian.Archive
 	if len(spec.Packages) > 0 {
 		var err error
 		if archives, err = fetchPackages(ctx, spec, work, progress); err != nil {
@@ -65,7 +65,7 @@ func fetch(ctx context.Context, spec Spec, work string, progress func(string)) (
 		}
 	}
 	for _, file := range spec.Debs {
-		a, err := describeDeb(ctx, file)
+		a, err := debian.Describe(ctx, file)
 		if err != nil {
 			return nil, err
 		}
@@ -74,57 +74,23 @@ func fetch(ctx context.Context, spec Spec, work string, progress func(string)) (
 	return archives, nil
 }
 
-func fetchPackages(ctx context.Context, spec Spec, work string, progress func(string)) ([]archive, error) {
-	a, err := newApt(filepath.Join(work, "apt"), spec.Release)
+func fetchPackages(ctx context.Context, spec Spec, work string, progress func(string)) ([]debian.Archive, error) {
+	source, err := debian.Open(ctx, filepath.Join(work, "apt"), spec.Release, progress)
 	if err != nil {
 		return nil, err
 	}
-	progress("reading Debian's package lists")
-	if _, err := a.command(ctx, "none", "update"); err != nil {
-		return nil, err
-	}
-	all, err := a.resolve(ctx, spec.Packages)
+	all, err := source.Fetch(ctx, spec.Packages)
 	if err != nil {
 		return nil, err
 	}
-	var total int64
-	for _, x := range all {
-		total += x.size
-	}
-	progress(fmt.Sprintf("downloading %d packages, %d MB", len(all), total/1e6))
-	if err := a.download(ctx, spec.Packages, total, progress); err != nil {
-		return nil, err
-	}
-	wanted := slices.DeleteFunc(all, func(x archive) bool { return slices.Contains(spec.Exclude, x.pkg.Name) })
-	slices.SortFunc(wanted, func(x, y archive) int { return cmp.Compare(x.pkg.Name, y.pkg.Name) })
+	wanted := slices.DeleteFunc(all, func(x debian.Archive) bool { return slices.Contains(spec.Exclude, x.Name) })
+	slices.SortFunc(wanted, func(x, y debian.Archive) int { return cmp.Compare(x.Name, y.Name) })
 	for _, x := range wanted {
-		if err := x.check(); err != nil {
+		if err := x.Check(); err != nil {
 			return nil, err
 		}
 	}
 	return wanted, nil
-}
-
-// describeDeb reads the control fields of a local .deb file.
-func describeDeb(ctx context.Context, file string) (archive, error) {
-	file, err := filepath.Abs(file)
-	if err != nil {
-		return archive{}, err
-	}
-	sum, err := hashFile(file)
-	if err != nil {
-		return archive{}, err
-	}
-	out, err := exec.CommandContext(ctx, "dpkg-deb", "--show",
-		"--showformat=${Package}\n${Version}\n${Architecture}\n", file).Output()
-	if err != nil {
-		return archive{}, fmt.Errorf("%s is not a Debian package: %w", file, err)
-	}
-	f := strings.Split(string(out), "\n")
-	if len(f) < 3 {
-		return archive{}, fmt.Errorf("%s is not a Debian package", file)
-	}
-	return archive{pkg: Package{Name: f[0], Version: f[1], Architecture: f[2], SHA256: sum}, file: file}, nil
 }
 
 func haveTools(spec Spec) error {

@@ -2,71 +2,11 @@ package image
 
 import (
 	"archive/tar"
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os/exec"
 	"strings"
 )
-
-// addDeb adds the contents of a .deb file. dpkg-deb only unpacks the archive
-// inside it to a tar stream; none of the package's scripts run.
-func (t *tree) addDeb(ctx context.Context, file string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", file)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	readErr := t.addTar(out)
-	if readErr != nil {
-		cancel() // ends dpkg-deb, which may have much more to say
-	} else {
-		_, readErr = io.CopyN(io.Discard, out, 1<<20) // the padding after the last entry
-		if errors.Is(readErr, io.EOF) {
-			readErr = nil
-		}
-	}
-	waitErr := cmd.Wait()
-	switch {
-	case readErr != nil:
-		return readErr
-	case waitErr != nil:
-		return fmt.Errorf("dpkg-deb: %w: %s", waitErr, lastLine(stderr.String()))
-	}
-	return nil
-}
-
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	return s[strings.LastIndexByte(s, '\n')+1:]
-}
-
-// addTar adds every entry of a tar stream, or refuses the whole of it.
-func (t *tree) addTar(r io.Reader) error {
-	tr := tar.NewReader(r)
-	for {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := t.addEntry(h, tr); err != nil {
-			return fmt.Errorf("entry %q: %w", h.Name, err)
-		}
-	}
-}
 
 // addEntry makes one entry safe: the owner is root, nobody else may write, no
 // bit gives privileges (set-uid, set-gid, capabilities), and what is neither a

@@ -24,15 +24,11 @@ import (
 	"syscall"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/image/debian"
 )
 
 // A Package is one Debian package whose contents are in an image.
-type Package struct {
-	Name         string `json:"name"`
-	Version      string `json:"version"`
-	Architecture string `json:"architecture"`
-	SHA256       string `json:"sha256"` // hex, of the .deb file
-}
+type Package = debian.Package
 
 // An Image is a root file system for sandboxes. The bytes at Path had Digest
 // when it was opened.

@@ -23,9 +23,23 @@ import (
 //
 // Credentials are those of `docker login`. Plain HTTP is spoken to loopback only.
 func Pull(ctx context.Context, ref string, takeTag bool) (*Image, error) {
-	digest, tag, err := parse(ref)
+	b, digest, err := locate(ctx, ref, takeTag)
 	if err != nil {
 		return nil, err
+	}
+	img, err := find(ctx, b, b.descriptor())
+	if err != nil {
+		return nil, refuse(ref, err)
+	}
+	img.From = digest.String()
+	return img, nil
+}
+
+// locate finds the document that a reference names.
+func locate(ctx context.Context, ref string, takeTag bool) (*registry, name.Digest, error) {
+	digest, tag, err := parse(ref)
+	if err != nil {
+		return nil, digest, err
 	}
 	opts := []remote.Option{
 		remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
@@ -34,30 +48,24 @@ func Pull(ctx context.Context, ref string, takeTag bool) (*Image, error) {
 	if tag != nil {
 		d, err := remote.Head(tag, opts...)
 		if err != nil {
-			return nil, refuse(ref, err)
+			return nil, digest, refuse(ref, err)
 		}
 		digest = tag.Context().Digest(d.Digest.String())
 		if !takeTag {
-			return nil, &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Execute,
+			return nil, digest, &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Execute,
 				Message: fmt.Sprintf("%s is a tag, and can mean another image tomorrow; now it is %s", ref, digest.DigestStr()),
 				Hint:    fmt.Sprintf("sallyport sandbox pull %s, or add --resolve to take what the tag means now", digest)}
 		}
 	}
 	got, err := remote.Get(digest, opts...)
 	if err != nil {
-		return nil, refuse(ref, err)
+		return nil, digest, refuse(ref, err)
 	}
 	h, err := v1.NewHash(digest.DigestStr())
 	if err != nil {
-		return nil, refuse(ref, err)
+		return nil, digest, refuse(ref, err)
 	}
-	b := &registry{repo: digest.Context(), opts: opts, first: h, text: got.Manifest}
-	img, err := find(ctx, b, v1.Descriptor{Digest: h, Size: int64(len(got.Manifest))})
-	if err != nil {
-		return nil, refuse(ref, err)
-	}
-	img.From = digest.String()
-	return img, nil
+	return &registry{repo: digest.Context(), opts: opts, first: h, text: got.Manifest}, digest, nil
 }
 
 // parse reads REPOSITORY@sha256:HEX, with or without a tag before the @, which
@@ -99,6 +107,11 @@ type registry struct {
 	opts  []remote.Option
 	first v1.Hash // whose bytes are text
 	text  []byte
+}
+
+// descriptor is that of the document that a reference named.
+func (r *registry) descriptor() v1.Descriptor {
+	return v1.Descriptor{Digest: r.first, Size: int64(len(r.text))}
 }
 
 // open implements blobs. It asks by digest alone: the addresses that a manifest

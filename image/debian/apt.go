@@ -1,11 +1,9 @@
-package image
+package debian
 
 import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"net/url"
@@ -19,23 +17,22 @@ import (
 	"time"
 )
 
-// An apt asks Debian's own client, as if no package at all were installed here,
-// and keeps everything it writes in a folder of its own. The machine's sources
-// and signing keys are used; its preferences and its package state are not.
-type apt struct {
-	dir     string // absolute
-	release string
+// A Source is Debian's archive of one release.
+type Source struct {
+	dir      string // absolute; everything that apt writes is here
+	release  string
+	progress func(string)
 }
 
-// An archive is one .deb file that apt has chosen.
-type archive struct {
-	pkg  Package
-	file string // absolute
-	size int64
-}
-
-func newApt(dir, release string) (*apt, error) {
-	a := &apt{dir: dir, release: release}
+// Open reads the package lists of a release (its code name), keeping everything in
+// dir. It needs apt-get with a source of that release, and tells progress what it is
+// doing, one line at a time.
+func Open(ctx context.Context, dir, release string, progress func(string)) (*Source, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{dir: dir, release: release, progress: progress}
 	for _, d := range []string{"lists/partial", "none/partial", "archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return nil, err
@@ -49,19 +46,21 @@ func newApt(dir, release string) (*apt, error) {
 			return nil, err
 		}
 	}
-	return a, nil
+	progress("reading Debian's package lists")
+	_, err = s.command(ctx, "none", "update")
+	return s, err
 }
 
 // command runs apt-get with our state; archives is "none" or "archives".
-func (a *apt) command(ctx context.Context, archives string, args ...string) ([]byte, error) {
-	at := func(name string) string { return filepath.Join(a.dir, name) }
+func (s *Source) command(ctx context.Context, archives string, args ...string) ([]byte, error) {
+	at := func(name string) string { return filepath.Join(s.dir, name) }
 	all := []string{
 		"-qq",
-		"-o", "Dir::State=" + a.dir,
+		"-o", "Dir::State=" + s.dir,
 		"-o", "Dir::State::lists=" + at("lists"),
 		"-o", "Dir::State::status=" + at("status"),
 		"-o", "Dir::State::extended_states=" + at("extended_states"),
-		"-o", "Dir::Cache=" + a.dir,
+		"-o", "Dir::Cache=" + s.dir,
 		"-o", "Dir::Cache::archives=" + at(archives),
 		"-o", "Dir::Etc::preferences=" + at("preferences"),
 		"-o", "Dir::Etc::preferencesparts=/dev/null",
@@ -77,6 +76,7 @@ func (a *apt) command(ctx context.Context, archives string, args ...string) ([]b
 	}
 	cmd := exec.CommandContext(ctx, "apt-get", append(all, args...)...)
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
+	cmd.Dir = at(archives) // where "download" puts archives
 	cmd.WaitDelay = 5 * time.Second
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -86,21 +86,40 @@ func (a *apt) command(ctx context.Context, archives string, args ...string) ([]b
 	return stdout.Bytes(), nil
 }
 
-// resolve returns what apt would install on an empty machine.
-func (a *apt) resolve(ctx context.Context, packages []string) ([]archive, error) {
-	out, err := a.command(ctx, "none", append([]string{"--print-uris", "install"}, packages...)...)
+// Closure returns what apt would install on an empty machine to have the packages.
+// Nothing is downloaded.
+func (s *Source) Closure(ctx context.Context, packages []string) ([]Archive, error) {
+	out, err := s.command(ctx, "none", append([]string{"--print-uris", "install"}, packages...)...)
 	if err != nil {
 		return nil, err
 	}
-	return parseURIs(bytes.NewReader(out), filepath.Join(a.dir, "archives"))
+	return parseURIs(bytes.NewReader(out), filepath.Join(s.dir, "archives"))
+}
+
+// Fetch downloads the closure of the packages. Whoever uses one of the archives
+// checks it first.
+func (s *Source) Fetch(ctx context.Context, packages []string) ([]Archive, error) {
+	all, err := s.Closure(ctx, packages)
+	if err != nil {
+		return nil, err
+	}
+	return all, s.download(ctx, all, append([]string{"--download-only", "install"}, packages...)...)
+}
+
+// FetchOne downloads one archive of a closure, and checks it.
+func (s *Source) FetchOne(ctx context.Context, a Archive) error {
+	if err := s.download(ctx, []Archive{a}, "download", a.Name+"="+a.Version); err != nil {
+		return err
+	}
+	return a.Check()
 }
 
 var uriLine = regexp.MustCompile(`^'[^']*' (([a-z0-9][a-z0-9+.-]+)_([A-Za-z0-9.+~%-]+)_([a-z0-9-]+)\.deb) ([0-9]+) SHA256:([0-9a-f]{64})$`)
 
 // parseURIs reads apt-get's --print-uris: 'URI' FILE SIZE SHA256:HEX, a line
 // for each archive.
-func parseURIs(r io.Reader, dir string) ([]archive, error) {
-	var out []archive
+func parseURIs(r io.Reader, dir string) ([]Archive, error) {
+	var out []Archive
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		m := uriLine.FindStringSubmatch(strings.TrimSpace(lines.Text()))
@@ -115,17 +134,22 @@ func parseURIs(r io.Reader, dir string) ([]archive, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, archive{
-			pkg:  Package{Name: m[2], Version: version, Architecture: m[4], SHA256: m[6]},
-			file: filepath.Join(dir, m[1]),
-			size: size,
+		out = append(out, Archive{
+			Package: Package{Name: m[2], Version: version, Architecture: m[4], SHA256: m[6]},
+			File:    filepath.Join(dir, m[1]),
+			Size:    size,
 		})
 	}
 	return out, lines.Err()
 }
 
-// download fetches the archives and reports how far it is.
-func (a *apt) download(ctx context.Context, packages []string, total int64, progress func(string)) error {
+// download has apt-get fetch archives, and reports how far it is.
+func (s *Source) download(ctx context.Context, archives []Archive, args ...string) error {
+	var total int64
+	for _, a := range archives {
+		total += a.Size
+	}
+	s.progress(fmt.Sprintf("downloading %d packages, %d MB", len(archives), total/1e6))
 	done := make(chan struct{})
 	stopped := make(chan struct{})
 	go func() {
@@ -137,20 +161,20 @@ func (a *apt) download(ctx context.Context, packages []string, total int64, prog
 			case <-done:
 				return
 			case <-tick.C:
-				progress(fmt.Sprintf("downloaded %d of %d MB", a.downloaded()/1e6, total/1e6))
+				s.progress(fmt.Sprintf("downloaded %d of %d MB", s.downloaded()/1e6, total/1e6))
 			}
 		}
 	}()
-	_, err := a.command(ctx, "archives", append([]string{"--download-only", "install"}, packages...)...)
+	_, err := s.command(ctx, "archives", args...)
 	close(done)
 	<-stopped
 	return err
 }
 
 // downloaded counts the bytes that are there; it may miss a file that moves.
-func (a *apt) downloaded() (n int64) {
+func (s *Source) downloaded() (n int64) {
 	for _, pattern := range []string{"archives/*.deb", "archives/partial/*.deb"} {
-		files, _ := filepath.Glob(filepath.Join(a.dir, pattern)) // the pattern is well formed
+		files, _ := filepath.Glob(filepath.Join(s.dir, pattern)) // the pattern is well formed
 		for _, f := range files {
 			if info, err := os.Stat(f); err == nil {
 				n += info.Size()
@@ -158,29 +182,4 @@ func (a *apt) downloaded() (n int64) {
 		}
 	}
 	return n
-}
-
-// check compares a file with the hash that apt's signed lists give.
-func (a archive) check() error {
-	got, err := hashFile(a.file)
-	if err != nil {
-		return err
-	}
-	if got != a.pkg.SHA256 {
-		return fmt.Errorf("%s: sha256 is %s, but the signed package list says %s", filepath.Base(a.file), got, a.pkg.SHA256)
-	}
-	return nil
-}
-
-func hashFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
