@@ -146,6 +146,7 @@ func (b *Broker) Serve(ctx context.Context, l net.Listener, g Grant) error {
 		Handler: s, ReadHeaderTimeout: dialPatience, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx }, ErrorLog: log.New(io.Discard, "", 0),
 	}
+	srv.SetKeepAlivesEnabled(false) // a connection that rests would keep another from its turn
 	defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
 	err = srv.Serve(netutil.LimitListener(l, g.Conns))
 	cancel()

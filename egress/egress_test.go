@@ -320,7 +320,7 @@ func TestTunnelProtocols(t *testing.T) {
 func TestRawRequests(t *testing.T) {
 	w := newWorld(t, grant("ok.test:80"))
 	for _, line := range []string{
-		"GET http://u:p@ok.test/ HTTP/1.1", "GET https://ok.test/ HTTP/1.1", "GET ftp://ok.test/ HTTP/1.1", "GET / HTTP/1.1",
+		"GET http://u:p@ok.test/ HTTP/1.1", "GET ftp://ok.test/ HTTP/1.1", "GET / HTTP/1.1",
 		"GET http://ok.test\x00.evil/ HTTP/1.1", "GET http://ok.test:80@other.test/ HTTP/1.1", "GET http://ok.test:/ HTTP/9.9",
 	} {
 		c := w.dial(t)

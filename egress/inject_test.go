@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -131,6 +132,38 @@ func TestInjectionOverTLS(t *testing.T) {
 	// A host without a secret is not intercepted: its own certificate arrives.
 	if _, err := trusting(t, w, authorityOf(w)).Get("https://other.test/"); err == nil { //nolint:bodyclose,noctx // it must fail
 		t.Error("another host is intercepted as well")
+	}
+}
+
+// A client that sends whole https:// addresses has the broker speak TLS for it: to
+// hosts that are listed, whose certificate is theirs.
+func TestTLSForTheClient(t *testing.T) {
+	w, seen := echoWorld(t, "/", "ok.test:443")
+	ask := func(address string) (int, string, http.Header) {
+		c := w.dial(t)
+		defer c.Close()
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: own\r\nConnection: close\r\n\r\n", address)
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		b, _ := io.ReadAll(r.Body)
+		return r.StatusCode, string(b), r.Header
+	}
+	if status, body, _ := ask("https://ok.test/"); status != http.StatusBadGateway || len(*seen) != 0 {
+		t.Errorf("a host with another's certificate: %d %s, %d requests", status, body, len(*seen))
+	}
+	retarget(t, w)
+	status, body, h := ask("https://ok.test/")
+	if status != 200 || len(*seen) != 1 || (*seen)[0].Get("Authorization") != "Bearer "+secretValue {
+		t.Fatalf("%d, the server saw %v", status, *seen)
+	}
+	checkMasked(t, body, h)
+	for address, want := range map[string]int{"https://none.test/": 403, "https://ok.test:444/": 403, "https://u:p@ok.test/": 400, "https://ok.test:0/": 400} {
+		if status, body, _ := ask(address); status != want || len(*seen) != 1 {
+			t.Errorf("%s: %d %s", address, status, body)
+		}
 	}
 }
 

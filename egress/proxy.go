@@ -15,7 +15,7 @@ import (
 )
 
 // ServeHTTP answers one request to the proxy: CONNECT HOST:PORT, or a request
-// whose target is a whole http:// address. A redirect goes back to the client,
+// whose target is a whole address of http:// or https://. A redirect goes back to the client,
 // whose next request is a new one.
 func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
@@ -27,27 +27,45 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.connectMethod(w, r)
 		return
 	}
+	defer drain(r)
 	t, d := absolute(r)
 	if d != nil {
 		s.refuse(w, d)
 		return
 	}
-	s.forward(w, r, t, nil)
+	var secure *tls.Config
+	if r.URL.Scheme == "https" {
+		secure = s.broker.secure(t)
+	}
+	s.forward(w, r, t, secure)
 }
 
-// absolute is where a request to a proxy goes.
+// maxUnread bounds what is taken of a body that goes nowhere.
+const maxUnread = 16 << 20
+
+// drain takes what nobody wanted of a body: isolates wait for ever to be rid of it.
+func drain(r *http.Request) {
+	if r.Header.Get("Expect") == "" { // else it may never come
+		_, _ = io.CopyN(io.Discard, r.Body, maxUnread)
+	}
+}
+
+// absolute is where a request to a proxy goes. With https, the broker speaks TLS for
+// a client that has none of its own, such as an isolate: so it needs no authority
+// to add a secret.
 func absolute(r *http.Request) (Target, *denial) {
+	port := map[string]string{"http": ":80", "https": ":443"}[r.URL.Scheme]
 	switch {
 	case r.URL.Host == "":
 		return Target{}, deny(Target{}, NotTheProxy, "this is a proxy: send it a whole address, or CONNECT")
-	case r.URL.Scheme != "http":
+	case port == "":
 		return Target{}, deny(unread(r.URL.Host), BadTarget, "for %.20q, use CONNECT", r.URL.Scheme)
 	case r.URL.User != nil:
 		return Target{}, deny(unread(r.URL.Hostname()), BadTarget, "an address with a user name in it is refused")
 	}
 	host := r.URL.Host
 	if r.URL.Port() == "" {
-		host = strings.TrimSuffix(host, ":") + ":80"
+		host = strings.TrimSuffix(host, ":") + port
 	}
 	t, err := ParseTarget(host)
 	if err != nil {

@@ -162,8 +162,13 @@ func (s *session) intercept(ctx context.Context, down net.Conn, up *metered, t T
 		return deny(t, NotSpoken, "no certificate could be made")
 	}
 	secure := tls.Server(down, &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
-	s.serveConn(ctx, secure, t, &tls.Config{ServerName: t.Host, RootCAs: s.broker.Roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	s.serveConn(ctx, secure, t, s.broker.secure(t))
 	return nil
+}
+
+// secure is how the broker itself speaks TLS to a target.
+func (b *Broker) secure(t Target) *tls.Config {
+	return &tls.Config{ServerName: t.Host, RootCAs: b.Roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 }
 
 // serveConn serves the requests for one target that come over a connection.
