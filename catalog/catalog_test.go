@@ -211,6 +211,29 @@ func TestFO09_DefinitionIsKeptByteForByte(t *testing.T) {
 	}
 }
 
+// Clients of revision 2025-11-25 would not call a tool that says that it must be called as
+// a task, which this gateway takes from none of them: the gateway itself asks its server
+// for one. A difference in that is none in the pinned definition's bytes for clients.
+func TestHowServersWantTasksIsNotShown(t *testing.T) {
+	c := open(t, Options{})
+	def := func(name, execution string) json.RawMessage {
+		return json.RawMessage(`{"name":"` + name + `","inputSchema":{"type":"object"}` + execution + `}`)
+	}
+	set(t, c, "s", def("a", `,"execution":{"taskSupport":"required","x":1}`), def("b", `,"execution":{"taskSupport":"optional"}`), def("c", `,"execution":{"taskSupport":"forbidden"}`), def("d", ""))
+	for name, want := range map[string]struct {
+		shown  string
+		byTask bool
+	}{
+		"s__a": {`,"execution":{"taskSupport":"forbidden","x":1}`, true}, "s__b": {`,"execution":{"taskSupport":"forbidden"}`, false},
+		"s__c": {`,"execution":{"taskSupport":"forbidden"}`, false}, "s__d": {"", false},
+	} {
+		got, err := c.Resolve("", name)
+		if err != nil || string(got.Definition) != string(def(name, want.shown)) || got.ByTask != want.byTask {
+			t.Errorf("%s: %s, by task %v, %v", name, got.Definition, got.ByTask, err)
+		}
+	}
+}
+
 func TestFO32_MalformedToolsAreQuarantinedOneByOne(t *testing.T) {
 	bad := map[string]string{
 		"missing":     `{"name":"missing"}`,

@@ -13,7 +13,9 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/catalog/module"
 	"sallyport.dev/sallyport/egress"
+	"sallyport.dev/sallyport/tier/choose"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -27,7 +29,8 @@ type Manifest struct {
 	InputSchema  json.RawMessage
 	OutputSchema json.RawMessage
 	Language     string
-	Code         string
+	Code         string // of wasm, what pins the module
+	Module       module.Found
 	Server       string
 	Tool         string
 	Rules        sallyport.Manifest
@@ -72,14 +75,17 @@ func ParseManifest(file string, src []byte) (Manifest, error) {
 	}
 	r := &m.Rules
 	var api, operation string
+	var mod module.Named
 	err = d.object(root, "a tool manifest", fields{
 		"name":          d.text(&m.Name),
 		"version":       d.text(&m.Version),
 		"description":   d.text(&m.Description),
 		"input_schema":  d.schema(&m.InputSchema),
 		"output_schema": d.schema(&m.OutputSchema),
-		"language":      d.oneOf(&m.Language, "python", "javascript", "shell"),
+		"language":      d.oneOf(&m.Language, "python", "javascript", "shell", "wasm"),
 		"code":          d.text(&m.Code),
+		"module":        d.text(&mod.File),
+		"digest":        d.text(&mod.Digest),
 		"server":        d.text(&m.Server),
 		"tool":          d.text(&m.Tool),
 		"openapi":       d.text(&api),
@@ -88,7 +94,9 @@ func ParseManifest(file string, src []byte) (Manifest, error) {
 		"read_only":     d.boolean(&r.ReadOnly),
 		"fields":        d.list(d.riskField(&r.Fields)),
 		"trust":         d.oneOf(&r.Trust, "agent", "untrusted", "light"),
+		"tier":          d.oneOf(&r.Tier, append(sallyport.Tiers(), choose.Auto)...),
 		"tiers":         d.list(d.tier(&r.Tiers)),
+		"gpu":           d.boolean(&r.GPU),
 		"image":         d.text(&r.Image),
 		"limits":        d.limits(&r.Limits),
 		"egress":        d.list(d.host(&r.Egress)),
@@ -114,7 +122,24 @@ func ParseManifest(file string, src []byte) (Manifest, error) {
 	if m.Language != "" && m.Version == "" {
 		m.Version = "1"
 	}
+	if wrong := m.find(mod); wrong != nil {
+		return m, d.errorf(root, wrong.Hint, "%s", wrong.Message)
+	}
 	return m, m.check(d, root)
+}
+
+// find looks at the module of a manifest of language wasm.
+func (m *Manifest) find(named module.Named) (wrong *module.Wrong) {
+	switch {
+	case m.Language == module.Language && m.Code == "":
+		named.Image, m.Rules.Image = m.Rules.Image, ""
+		m.Module, wrong = module.Find(filepath.Dir(m.File), named)
+		m.Code = m.Module.Source
+		return wrong
+	case m.Language == module.Language || named != (module.Named{}):
+		return module.Misplaced()
+	}
+	return nil
 }
 
 // check looks at what one key alone cannot tell.
@@ -135,16 +160,27 @@ func (m *Manifest) check(d document, root ast.Node) error {
 		return d.errorf(root, fmt.Sprintf("use at most %d characters of A-Z a-z 0-9 _ -", MaxName), "the name %.80q cannot be exposed", m.Name)
 	case refines && (m.InputSchema != nil || m.OutputSchema != nil):
 		return d.errorf(root, "remove input_schema and output_schema", "the schema of a server's tool is the server's")
-	case refines && (m.Rules.Tiers != nil || m.Rules.Trust != "" || m.Rules.Egress != nil || m.Rules.Secrets != nil || m.Rules.Image != "" || m.Rules.Limits != (sallyport.Limits{})):
-		return d.errorf(root, "say it at the server in sallyport.yaml", "trust, tiers, image, limits, egress and secrets are for tools with code")
+	case refines && (m.Rules.Tiers != nil || m.Rules.Tier != "" || m.Rules.GPU || m.Rules.Trust != "" || m.Rules.Egress != nil || m.Rules.Secrets != nil || m.Rules.Image != "" || m.Rules.Limits != (sallyport.Limits{})):
+		return d.errorf(root, "say it at the server in sallyport.yaml", "trust, tiers, tier, gpu, image, limits, egress and secrets are for tools with code")
 	case unreachable(m.Rules) != "":
 		return d.errorf(root, "add it to egress", "the secret for %.80q is of no use: egress does not list that host and port", unreachable(m.Rules))
 	case m.Rules.Estimate != nil && (!refines || !slices.ContainsFunc(m.Rules.Fields, func(f sallyport.RiskField) bool { return f.Kind == "sql" })):
 		return d.errorf(root, "add fields: [{path: /sql, kind: sql, dialect: postgres}], or remove estimate", "estimate is for a server's tool that says which of its arguments is SQL")
 	case m.Rules.ReadOnly && m.Rules.Risk != nil && *m.Rules.Risk >= sallyport.High:
 		return d.errorf(root, "remove one of the two", "read_only contradicts risk: %s", *m.Rules.Risk)
+	case code:
+		return m.runs(d, root)
 	}
 	return nil
+}
+
+// runs refuses what no host could run.
+func (m *Manifest) runs(d document, root ast.Node) error {
+	_, err := choose.Of(m.Described(), nil, m.Rules.Limits, nil)
+	if e, ok := errors.AsType[*sallyport.Error](err); ok {
+		return d.errorf(root, e.Hint, "%s", e.Message)
+	}
+	return err
 }
 
 // unreachable finds a secret for a host that the tool may not reach.
@@ -177,8 +213,8 @@ func (m Manifest) define() sallyport.Tool {
 		Name: m.Name, Version: m.Version, Description: m.Description,
 		InputSchema: m.InputSchema, OutputSchema: m.OutputSchema,
 		Origin:   sallyport.Origin{Backend: "sandbox", Name: m.Name},
-		Code:     &sallyport.Script{Language: m.Language, Source: m.Code},
-		Manifest: m.Rules,
+		Code:     &sallyport.Script{Language: m.Language, Source: m.Code, File: m.Module.File},
+		Manifest: m.Rules, StatusReason: m.Module.Changed,
 	}
 }
 
@@ -214,6 +250,9 @@ func ownEntry(t sallyport.Tool) (*entry, error) {
 		t.Version = "1"
 	}
 	t.Status = sallyport.ToolActive
+	if t.StatusReason != "" {
+		t.Status = sallyport.ToolQuarantined
+	}
 	if t.Definition == nil {
 		t.Definition = definition(t)
 	}
@@ -252,6 +291,9 @@ func ownDigest(t sallyport.Tool) string {
 	parts = append(append(parts, "egress"), t.Manifest.Egress...)
 	if t.Manifest.Image != "" {
 		parts = append(parts, "image", t.Manifest.Image)
+	}
+	if t.Manifest.GPU {
+		parts = append(parts, "gpu")
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Manifest.Images)) {
 		parts = append(parts, "images", name, t.Manifest.Images[name])

@@ -121,6 +121,10 @@ func TestManifestMistakes(t *testing.T) {
 		{"negative", head + "limits: {processes: -1}\n", `t.yaml:4: `, `64`},
 		{"list", head + "tiers: gvisor\n", `t.yaml:4: expected a list`, ``},
 		{"tier", head + "tiers: [docker]\n", `t.yaml:4: unexpected value "docker"`, `gvisor, microvm`},
+		{"tier of its own", head + "tier: container\n", `t.yaml:4: unexpected value "container"`, `auto`},
+		{"tier below trust", head + "trust: untrusted\ntier: gvisor\n", `t.yaml:1: tier gvisor is weaker than microvm: trust untrusted demands microvm`, `say tier: microvm`},
+		{"tiers below trust", head + "trust: untrusted\ntiers: [gvisor]\n", `t.yaml:1: no tier of the tool's will do: trust untrusted demands microvm; gvisor is weaker`, `add microvm`},
+		{"gpu of strangers", head + "trust: untrusted\ngpu: true\n", `t.yaml:1: trust untrusted demands microvm: microvm has no GPU`, `trust`},
 		{"risk", head + "risk: severe\n", `t.yaml:4: unexpected risk "severe"`, `low, medium`},
 		{"egress", head + "egress: [https://x/]\n", `t.yaml:4: an entry of egress`, `443`},
 		{"egress form", head + "egress: ['127.1:80']\n", `t.yaml:4: an entry of egress must be host:port`, `443`},
@@ -146,7 +150,7 @@ func TestManifestMistakes(t *testing.T) {
 		{"half", "name: a\ncode: x\n", `t.yaml:1: code and language belong together`, ``},
 		{"name", "name: a.b\ncode: x\nlanguage: shell\n", `t.yaml:1: the name "a.b" cannot be exposed`, `48`},
 		{"contradiction", "server: s\ntool: t\nread_only: true\nrisk: high\n", `t.yaml:1: read_only contradicts`, ``},
-		{"image of another", "server: s\ntool: t\nimage: data\n", `t.yaml:1: trust, tiers, image`, `sallyport.yaml`},
+		{"image of another", "server: s\ntool: t\nimage: data\n", `t.yaml:1: trust, tiers, tier, gpu, image`, `sallyport.yaml`},
 		{"schema of another", "server: s\ntool: t\ninput_schema: {type: object}\n", `t.yaml:1: the schema of a server's tool`, ``},
 	} {
 		_, err := ParseManifest("t.yaml", []byte(tt.src))

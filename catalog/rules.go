@@ -53,7 +53,7 @@ func (d document) riskField(to *[]sallyport.RiskField) setter {
 func (d document) tier(to *[]string) setter {
 	return func(n ast.Node) error {
 		var tier string
-		if err := d.oneOf(&tier, "gvisor", "microvm", "isolate", "wasm")(n); err != nil {
+		if err := d.oneOf(&tier, sallyport.Tiers()...)(n); err != nil {
 			return err
 		}
 		if slices.Contains(*to, tier) {

@@ -16,6 +16,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/openapi/request"
+	"sallyport.dev/sallyport/catalog/cost"
 	"sallyport.dev/sallyport/catalog/literal"
 	"sallyport.dev/sallyport/wire"
 )
@@ -30,7 +31,7 @@ const (
 // checker validates arguments for one schema. A nil schema checks nothing.
 type checker struct {
 	schema   *jsonschema.Schema
-	cost     cost
+	cost     cost.Cost
 	warnings []string
 }
 
@@ -85,7 +86,7 @@ func compile(raw json.RawMessage) (*checker, error) {
 	if c.schema, err = compiler.Compile(here); err != nil {
 		return nil, plain(err)
 	}
-	if c.cost, err = measure(c.schema); err != nil {
+	if c.cost, err = cost.Measure(c.schema); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -176,8 +177,8 @@ func (c *checker) validate(args json.RawMessage) error {
 	if c.schema == nil {
 		return nil
 	}
-	if c.cost.recursive {
-		if err := c.cost.allows(literal.Depth(args)); err != nil {
+	if c.cost.Recursive {
+		if err := c.cost.Allows(literal.Depth(args)); err != nil {
 			return err
 		}
 	}

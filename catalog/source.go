@@ -145,6 +145,7 @@ func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.Raw
 		e.tool.Origin.Backend, e.tool.Route = "openapi", l.Routes[name]
 	}
 	e.tool.Definition = rename(raw, e.tool.Name, name)
+	e.tool.Definition, e.tool.ByTask = withoutTasks(e.tool.Definition)
 	reason := e.read(raw)
 	if reason == "" {
 		e.current, reason = pinForm(raw, l.Instructions, e.tool.Route)
@@ -265,6 +266,20 @@ func rename(raw json.RawMessage, exposed, original string) json.RawMessage {
 		return meta
 	}
 	return out // _meta is not an object: leave it alone
+}
+
+// withoutTasks is a definition as clients see it: how its server wants tasks
+// (revision 2025-11-25) is between it and the gateway, and a client that obeys would
+// not call the tool at all.
+func withoutTasks(raw json.RawMessage) (shown json.RawMessage, byTask bool) {
+	support, _ := wire.String(wire.Path(raw, "execution", "taskSupport"))
+	if support != "required" && support != "optional" {
+		return raw, false
+	}
+	if shown, err := wire.SetPath(raw, wire.Quote("forbidden"), "execution", "taskSupport"); err == nil {
+		raw = shown
+	}
+	return raw, support == "required"
 }
 
 // pinForm is what gets pinned: the tool, its server's instructions, and where and

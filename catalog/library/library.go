@@ -269,11 +269,3 @@ func (l *Library) Address(profile string, tool sallyport.Tool, content json.RawM
 	}
 	return rewrite(content, tool.Origin.Server)
 }
-
-// Exposed is an address of a server's as the callers of a profile know it.
-func (l *Library) Exposed(profile, server, address string) string {
-	if v := l.viewOf(profile); v != nil && v.profile.Bare == server {
-		return address
-	}
-	return Expose(server, address)
-}

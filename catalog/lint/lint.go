@@ -42,6 +42,7 @@ func Check(t sallyport.Tool) []Problem {
 		}
 		l.root(schema)
 		l.fields(t, schema)
+		l.beside(t, schema)
 	} else if t.Code != nil {
 		l.add("input_schema", "there is none, so nothing says that the tool takes no arguments", "write input_schema: {type: object, additionalProperties: false}")
 	}
@@ -190,6 +191,21 @@ func (l *linter) fields(t sallyport.Tool, schema map[string]any) {
 		}
 		if len(at) == 0 {
 			l.add("fields", fmt.Sprintf("%s is no property of the schema, so no %s is assessed", f.Path, f.Kind), "correct the path: a JSON Pointer into the arguments, such as /sql")
+		}
+	}
+}
+
+// beside finds arguments that stand beside the declared ones and could be orders: a
+// text or an object that no field names. Each call that gives one is high.
+func (l *linter) beside(t sallyport.Tool, schema map[string]any) {
+	properties := object(schema["properties"])
+	for _, name := range sorted(properties) {
+		at, s := "/"+sallyport.PointerToken(name), object(properties[name])
+		declared := slices.ContainsFunc(t.Manifest.Fields, func(f sallyport.RiskField) bool { return f.Path == at || strings.HasPrefix(f.Path, at+"/") })
+		types := typesOf(s)
+		plain := len(types) > 0 && !slices.ContainsFunc(types, func(t string) bool { return t == "string" || t == "object" || t == "array" })
+		if len(t.Manifest.Fields) > 0 && !declared && !plain && !has(s, "enum", "const", "format") {
+			l.add("fields", at+" is not among them, so it is judged as if nothing were declared about the tool", "add it with the kind of what it says, or as inert if it has no effect")
 		}
 	}
 }

@@ -3,6 +3,7 @@ package lint_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"sallyport.dev/sallyport"
@@ -66,8 +67,27 @@ func TestFieldsPointAtProperties(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	tool.Manifest.Fields[0].Path = "/query"
-	if p := lint.Check(tool); len(p) != 1 || p[0].Path != "fields" {
+	if p := lint.Check(tool); len(p) != 2 || p[0].Path != "fields" || p[1].Path != "fields" { // and /sql is declared no longer
 		t.Errorf("%+v", p)
+	}
+}
+
+// What stands beside the declared arguments makes calls high: lint says so first.
+func TestArgumentsBesideFields(t *testing.T) {
+	tool := sallyport.Tool{Description: good, InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["sql"],"properties":{
+		"sql":{"type":"string","maxLength":9,"description":"x"},"then":{"type":"string","maxLength":9,"description":"x"},
+		"env":{"type":"object","additionalProperties":false,"description":"x"},"limit":{"type":"integer","minimum":1,"maximum":9,"description":"x"},
+		"format":{"enum":["csv","json"],"description":"x"},"note":{"type":"string","maxLength":9,"description":"x"}}}`)}
+	if p := lint.Check(tool); len(p) > 0 {
+		t.Errorf("nothing is declared: %+v", p)
+	}
+	tool.Manifest.Fields = []sallyport.RiskField{{Path: "/sql", Kind: "sql"}, {Path: "/note", Kind: "inert"}}
+	if p := lint.Check(tool); len(p) != 2 || !strings.HasPrefix(p[0].What, "/env ") || !strings.HasPrefix(p[1].What, "/then ") {
+		t.Errorf("%+v, want /env and /then", p)
+	}
+	tool.Manifest.Fields = append(tool.Manifest.Fields, sallyport.RiskField{Path: "/then", Kind: "shell"}, sallyport.RiskField{Path: "/env/PATH", Kind: "inert"})
+	if p := lint.Check(tool); slices.ContainsFunc(p, func(p lint.Problem) bool { return strings.Contains(p.What, "among them") }) {
+		t.Errorf("all are declared: %+v", p)
 	}
 }
 

@@ -1,4 +1,6 @@
-package catalog
+// Package cost bounds from above what it takes to hold arguments against a JSON
+// Schema, before anything is held against it.
+package cost
 
 import (
 	"errors"
@@ -14,35 +16,36 @@ const maxVisits = 100_000
 // maxBreadth bounds the same for one place in the arguments.
 const maxBreadth = 10_000
 
-// cost bounds from above what validation with one schema takes.
+// A Cost bounds from above what validation with one schema takes.
 //
 // One value is held against a schema and all that apply to the same place
 // (allOf, anyOf, $ref, …): breadth. Where a schema contains itself, each level
 // of the arguments can multiply that by fan, the number of those that look
 // further down.
-type cost struct {
-	breadth   int
-	fan       int
-	recursive bool
+type Cost struct {
+	breadth int
+	fan     int
+
+	Recursive bool
 }
 
-// measure walks a compiled schema. A schema that applies to itself in the same
+// Measure walks a compiled schema. A schema that applies to itself in the same
 // place, and one beyond the bound whatever the arguments, is refused.
-func measure(s *jsonschema.Schema) (cost, error) {
+func Measure(s *jsonschema.Schema) (Cost, error) {
 	m := meter{inPlace: map[*jsonschema.Schema]reach{}, open: map[*jsonschema.Schema]bool{}, total: map[*jsonschema.Schema]int{}}
 	m.walk(s)
 	if m.err != nil {
-		return cost{}, m.err
+		return Cost{}, m.err
 	}
-	if m.breadth > maxBreadth || !m.recursive && m.total[s] > maxVisits {
-		return cost{}, errors.New("schema_too_complex: it holds one value against too many subschemas")
+	if m.breadth > maxBreadth || !m.Recursive && m.total[s] > maxVisits {
+		return Cost{}, errors.New("schema_too_complex: it holds one value against too many subschemas")
 	}
-	return m.cost, nil
+	return m.Cost, nil
 }
 
-// allows reports whether arguments of this nesting can be validated in bounds.
-func (c cost) allows(depth int) error {
-	if !c.recursive || c.fan <= 1 {
+// Allows reports whether arguments of this nesting can be validated in bounds.
+func (c Cost) Allows(depth int) error {
+	if !c.Recursive || c.fan <= 1 {
 		return nil
 	}
 	visits := c.breadth
@@ -58,7 +61,7 @@ func (c cost) allows(depth int) error {
 type reach struct{ all, down int }
 
 type meter struct {
-	cost
+	Cost
 	inPlace map[*jsonschema.Schema]reach
 	open    map[*jsonschema.Schema]bool // being walked: meeting one again is recursion
 	total   map[*jsonschema.Schema]int
@@ -74,7 +77,7 @@ func (m *meter) walk(s *jsonschema.Schema) int {
 		return n
 	}
 	if m.open[s] {
-		m.recursive = true
+		m.Recursive = true
 		return 1
 	}
 	m.open[s] = true
