@@ -167,6 +167,34 @@ func TestWitnessInTicket(t *testing.T) {
 	}
 }
 
+// An approval is for one tier: that which was chosen when the ticket was opened. A
+// host that lacks it by now leads to another choice, and to a new ticket.
+func TestTierChangedAfterApproval(t *testing.T) {
+	for _, tiers := range [][]string{{"gvisor", "microvm"}, {"gvisor"}} {
+		s, _ := witnessed(t)
+		s.tool("pay", func(t *sallyport.Tool) {
+			t.Code, t.Manifest.Tiers = &sallyport.Script{Language: "python", Source: "pay()"}, tiers
+		})
+		resume, id := s.pend(t, request("pay", sent))
+		if tk := s.approve(t, id, "ann"); tk.Binding.Tier != "gvisor" {
+			t.Fatalf("%+v", tk.Binding)
+		}
+		s.Lack = func(_ context.Context, tier string) error {
+			if tier == "gvisor" {
+				return errors.New("its kernel is gone")
+			}
+			return nil
+		}
+		want := sallyport.Conflict
+		if len(tiers) == 1 {
+			want = sallyport.Unavailable
+		}
+		if _, err := s.Call(t.Context(), resume); sallyport.CodeOf(err) != want || len(s.ran) != 0 {
+			t.Errorf("%v: %v, ran %d", tiers, err, len(s.ran))
+		}
+	}
+}
+
 // An approval is for one binding. Each field of it, changed in the world after
 // the approval, refuses the call. A field without a case here fails.
 func TestBindingChangedAfterApproval(t *testing.T) {
@@ -185,7 +213,7 @@ func TestBindingChangedAfterApproval(t *testing.T) {
 		"Endpoint":    tool(func(t *sallyport.Tool) { t.Origin.Endpoint = "https://evil.test" }),
 		"Credential":  tool(func(t *sallyport.Tool) { t.Origin.Credential = "root" }),
 		"Image":       func(s *stand, _ *world, _ *sallyport.Request) { s.Image = "another" },
-		"Tier":        tool(func(t *sallyport.Tool) { t.Manifest.Tiers = []string{"isolate"} }),
+		"Tier":        tool(func(t *sallyport.Tool) { t.Manifest.Tiers = []string{"microvm"} }),
 		"Egress":      tool(func(t *sallyport.Tool) { t.Manifest.Egress = []string{"evil.test:443"} }),
 		"Witness":     func(_ *stand, w *world, _ *sallyport.Request) { w.set("/srv/pay.csv", "other") },
 		"Saga":        nil, // test/conformance: a call stays in the saga that it was made in
