@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/refusal"
+	"sallyport.dev/sallyport/gateway/witness"
 )
 
 // A job is a claim that needs no human, or that enough of them have approved.
@@ -23,6 +25,9 @@ type job struct {
 // that is open stays open when policies become looser meanwhile.
 func (g *Gateway) approve(ctx context.Context, rec *record, c claim) (job, error) {
 	rec.at(sallyport.Approve)
+	if c.lacking != nil { // no human is asked about what cannot run
+		return job{}, at(sallyport.Approve, c.lacking)
+	}
 	if err := g.rejoin(ctx, rec, &c); err != nil {
 		return job{}, at(sallyport.Approve, err)
 	}
@@ -61,7 +66,7 @@ func (g *Gateway) ask(ctx context.Context, rec *record, j *job, b sallyport.Bind
 		return err
 	}
 	rec.Ticket = j.ticket.ID
-	return ticketAllows(j.ticket, j.hash)
+	return refusal.Ticket(j.ticket, j.hash)
 }
 
 // resume holds the ticket that the call waits for against the call as it would
@@ -73,7 +78,7 @@ func (g *Gateway) resume(ctx context.Context, rec *record, j *job, b sallyport.B
 	rec.Ticket = j.ticket.ID
 	b.Witness = j.ticket.Binding.Witness
 	j.hash = b.Hash()
-	if err := ticketAllows(j.ticket, j.hash); err != nil {
+	if err := refusal.Ticket(j.ticket, j.hash); err != nil {
 		if why := b.Differs(j.ticket.Binding); j.ticket.State == sallyport.TicketApproved && len(why) > 0 && b.Profile == j.ticket.Binding.Profile {
 			return g.void(ctx, j.ticket, "what would run is no longer what was approved: "+strings.Join(why, "; "))
 		}
@@ -83,7 +88,7 @@ func (g *Gateway) resume(ctx context.Context, rec *record, j *job, b sallyport.B
 	if err != nil {
 		return err
 	}
-	if why := changed(j.ticket.Binding.Witness, seen); why != "" {
+	if why := witness.Changed(j.ticket.Binding.Witness, seen); why != "" {
 		return g.void(ctx, j.ticket, why)
 	}
 	return nil
@@ -95,5 +100,5 @@ func (g *Gateway) void(ctx context.Context, t sallyport.Ticket, why string) erro
 	if err := g.Tickets.Void(context.WithoutCancel(ctx), t.Binding.Tenant, t.ID, why); err != nil && sallyport.CodeOf(err) != sallyport.Conflict {
 		return err
 	}
-	return &sallyport.Error{Code: sallyport.Conflict, Step: sallyport.Approve, Ticket: t.ID, Message: "the approval no longer holds: " + why, Hint: newCall}
+	return &sallyport.Error{Code: sallyport.Conflict, Step: sallyport.Approve, Ticket: t.ID, Message: "the approval no longer holds: " + why, Hint: refusal.NewCall}
 }

@@ -9,6 +9,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway/outbound"
+	"sallyport.dev/sallyport/gateway/refusal"
 	"sallyport.dev/sallyport/gateway/talk"
 )
 
@@ -69,10 +70,10 @@ func (p permit) continues() bool { return p.req.State != "" }
 // is neither reserved nor approved a second time.
 func (g *Gateway) takeOn(ctx context.Context, rec *record, p permit) (sallyport.Result, error) {
 	if g.Held == nil {
-		return sallyport.Result{}, &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Resolve, Message: "unknown requestState", Hint: newCall}
+		return sallyport.Result{}, &sallyport.Error{Code: sallyport.Invalid, Step: sallyport.Resolve, Message: "unknown requestState", Hint: refusal.NewCall}
 	}
 	res, err := g.Held.Resume(ctx, sallyport.Return{
-		Owner: rec.reader(), Binding: p.bound(), State: p.req.State, Answers: p.req.Answers, Notify: p.req.Notify, Mutating: p.risk.Mutating(), NeedsHuman: p.needsHuman(),
+		Owner: rec.reader(), Binding: p.bound(), State: p.req.State, Answers: p.req.Answers, Notify: p.req.Notify, Tasks: p.req.Tasks, Mutating: p.risk.Mutating(), NeedsHuman: p.needsHuman(),
 	})
 	if e, ours := errors.AsType[*sallyport.Error](err); ours {
 		res.CallID = e.CallID

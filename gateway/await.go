@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/refusal"
 	"sallyport.dev/sallyport/pause"
 )
 
@@ -94,7 +95,7 @@ func (g *Gateway) leave(ctx context.Context, req sallyport.Request, pending *sal
 func (g *Gateway) takenBack(req sallyport.Request, who sallyport.Principal, ticket, by string) error {
 	e := &sallyport.Error{
 		Code: sallyport.Canceled, Step: sallyport.Approve, CallID: req.CallID, Ticket: ticket,
-		Message: "the call was cancelled while it waited for a human, and its ticket was taken back", Hint: newCall,
+		Message: "the call was cancelled while it waited for a human, and its ticket was taken back", Hint: refusal.NewCall,
 	}
 	rec := &record{g: g, Record: sallyport.Record{
 		CallID: req.CallID, Door: req.Door, Tenant: who.Tenant, Principal: who.ID, OnBehalfOf: who.OnBehalfOf, Actor: who.Actor,

@@ -258,6 +258,15 @@ type Held interface {
 	// its next questions. A state that is wrong, used up or not the caller's is an
 	// error in the same words, code Invalid.
 	Resume(ctx context.Context, r sallyport.Return) (sallyport.Result, error)
+
+	// Named reads the name of a task. One that is wrong, or not of who the binding
+	// stands for, is code NotFound.
+	Named(task, binding string) (sallyport.Lasting, error)
+
+	// Visit does what is wanted to a call that is held, here or by another gateway,
+	// and returns what it asks. The error is what the call ended with, if it is still
+	// known, or that it cannot be reached.
+	Visit(ctx context.Context, l sallyport.Lasting, v sallyport.Visit) ([]sallyport.Question, error)
 }
 
 // Plans knows what a call has to do with a saga. (saga)

@@ -3,14 +3,13 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway/keys"
 	"sallyport.dev/sallyport/gateway/lease"
+	"sallyport.dev/sallyport/gateway/outbound"
 	"sallyport.dev/sallyport/gateway/talk"
 )
 
@@ -35,7 +34,10 @@ func (g *Gateway) execute(ctx context.Context, rec *record, j job) (output, erro
 			Hint:    "run `sallyport doctor`",
 		}
 	}
-	rec.Isolation = isolationOf(b, j.tool)
+	rec.Isolation = cmp.Or(j.tier, isolationOf(b, j.tool))
+	if carried := j.req.TraceState + j.req.Baggage; carried != "" && outbound.Clean(g.Inspector, j.req.TraceState+" "+j.req.Baggage) {
+		rec.TraceState, rec.Baggage = j.req.TraceState, j.req.Baggage
+	}
 	timeout := g.timeout(j)
 	l := lease.From(g.Now(), timeout+g.answerTime(j)+cmp.Or(g.Limits.Lease, time.Minute))
 	ctx, asker, stop := g.within(ctx, rec, j, timeout) // from before the intent: a process that is paused after it finds its time gone
@@ -48,7 +50,10 @@ func (g *Gateway) execute(ctx context.Context, rec *record, j job) (output, erro
 	if err := l.Holds(ctx, g.Now()); err != nil {
 		return output{}, rec.failed(ctx, j.risk.Mutating(), err)
 	}
+	calm := g.lasts(ctx, rec, j, func() error { return g.begin(ctx, rec, j, l) })
+	defer calm()
 	out, err := b.Run(ctx, g.jobFor(ctx, rec, j, timeout, asker))
+	calm()
 	rec.Asked = asker.Asked()
 	if err != nil {
 		return output{}, g.taintByError(ctx, rec, j.tool, rec.failed(ctx, j.risk.Mutating(), err), err)
@@ -95,10 +100,11 @@ func (j job) joins(callID string) *sallyport.SagaStep {
 func (g *Gateway) jobFor(ctx context.Context, rec *record, j job, timeout time.Duration, asker *talk.Asker) sallyport.Job {
 	out := sallyport.Job{
 		CallID: rec.CallID, Kind: j.req.Operation.Kind, Who: j.who, Tool: j.tool, Args: j.canonical, Key: keys.Forwarded(j.key), Reserved: j.key, Saga: j.req.Saga, Since: rec.Started, Ticket: j.ticket.ID, Profile: j.req.Profile,
-		Tier: j.tier, Limits: g.limitsOf(j.tool), Egress: j.egress, Timeout: timeout, Trace: rec.Trace,
+		Tier: j.tier, TierReason: rec.TierReason, Limits: g.limitsOf(j.tool), Egress: j.egress, Timeout: timeout, Trace: rec.Trace,
 		Watched: j.req.Watched, Level: j.req.Level, Transfer: j.req.Transfer,
 		Notify: talk.Notifier(g.Sanitiser, rec.reader(), j.req.Notify, func(found []string) error { return g.taint(ctx, rec, j.tool, found) }),
 	}
+	out.TraceState, out.Baggage = rec.TraceState, rec.Baggage
 	if asker != nil {
 		out.Ask, out.Can = asker.Ask, j.req.Can
 	}
@@ -123,31 +129,4 @@ func (g *Gateway) timeout(j job) time.Duration {
 		return g.limitsOf(j.tool).Timeout + 30*time.Second
 	}
 	return cmp.Or(j.tool.Manifest.Timeout, g.Limits.Timeout, time.Minute)
-}
-
-// backendError gives a backend's failure a code and words.
-func backendError(ctx context.Context, mutating bool, err error) error {
-	var e sallyport.Error
-	if ours, ok := errors.AsType[*sallyport.Error](err); ok {
-		e = *ours
-	} else {
-		e = sallyport.Error{Code: sallyport.Upstream, Message: "the tool's backend failed", Err: err}
-	}
-	e.Step = sallyport.Execute
-	switch {
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-		e.Code, e.Message = sallyport.Timeout, "the tool did not answer in time"
-	case errors.Is(err, context.Canceled):
-		e.Code, e.Message = sallyport.Canceled, "the caller went away"
-	}
-	if !mutating { // backends do not know that
-		e.Hint, _, _ = strings.Cut(e.Hint, "the call may have taken effect")
-		e.Hint = cmp.Or(strings.TrimSuffix(e.Hint, "; "), "try again")
-	}
-	if mutating && !errors.Is(err, sallyport.ErrNotExecuted) {
-		e.Message = fmt.Sprintf("%s; the call may have acted, and it is not known whether it did", e.Message)
-		e.Hint = "do not repeat it blindly: check the effect; an operator settles it with `sallyport reservations resolve`"
-		e.Code = sallyport.OutcomeUnknown
-	}
-	return &e
 }

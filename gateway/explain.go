@@ -17,7 +17,9 @@ type Explanation struct {
 	Approval  []string           `json:"approval"`          // what demands a human, if anything does
 	Demands   []sallyport.Demand `json:"demands,omitempty"` // what humans must say
 	NoNetwork bool               `json:"no_network"`        // a policy takes the network away
-	Refused   *Refusal           `json:"refused"`           // nil if it would be allowed
+	Tier      string             `json:"tier,omitempty"`    // that code would run in
+	Why       string             `json:"tier_reason,omitempty"`
+	Refused   *Refusal           `json:"refused"` // nil if it would be allowed
 }
 
 // A Refusal is an error as an operator reads it.
@@ -41,6 +43,10 @@ func (g *Gateway) Explain(ctx context.Context, req sallyport.Request) (Explanati
 	x := Explanation{
 		Principal: who.who.ID, Tool: req.Operation.Target, Path: rec.Path, Risk: rec.Risk, Policies: append([]string{}, rec.Policies...),
 		Approval: policiesOf(g.demands(claim{permit: p})), Demands: g.demands(claim{permit: p}), NoNetwork: p.verdict.NoNetwork,
+		Tier: rec.Tier, Why: rec.TierReason,
+	}
+	if err == nil {
+		err = at(sallyport.Approve, p.lacking)
 	}
 	if e, ok := errors.AsType[*sallyport.Error](err); ok {
 		x.Refused = &Refusal{e.Step, e.Code, e.Message, e.Hint}

@@ -27,6 +27,7 @@ type world struct {
 	gen     uint64
 	run     func(context.Context, sallyport.Job) (sallyport.Output, error)
 	sick    error // of the journal
+	blind   bool  // nobody may know of any tool
 	slots   int
 	ledger  *memory
 	now     time.Time
@@ -135,7 +136,7 @@ type authorizerFake struct{ w *world }
 
 func (a authorizerFake) Authorize(q Question) (Verdict, error) {
 	if q.Action == ActionList {
-		return Verdict{Allow: !strings.HasPrefix(q.Tool.Name, "hidden")}, nil
+		return Verdict{Allow: !strings.HasPrefix(q.Tool.Name, "hidden") && !a.w.blind}, nil
 	}
 	return a.w.verdict, nil
 }
@@ -180,6 +181,9 @@ func (m *memory) Find(_ context.Context, key sallyport.ReservationKey) (*sallypo
 	defer m.mu.Unlock()
 	if r := m.res[key]; r != nil {
 		c := *r
+		if c.State == sallyport.Executing && !m.w.now.Before(c.Lease) {
+			c.State = sallyport.Unknown
+		}
 		return &c, nil
 	}
 	return nil, nil
@@ -227,7 +231,7 @@ func (m *memory) Begin(_ context.Context, b Begin) (int64, error) {
 	if r != nil {
 		fence = r.Fence + 1
 	}
-	m.res[b.Key] = &sallyport.Reservation{ReservationKey: b.Key, Fingerprint: b.Fingerprint, State: sallyport.Executing, Fence: fence, Ticket: b.Ticket}
+	m.res[b.Key] = &sallyport.Reservation{ReservationKey: b.Key, Fingerprint: b.Fingerprint, State: sallyport.Executing, CallID: b.CallID, Fence: fence, Ticket: b.Ticket, Lease: m.w.now.Add(b.Lease)}
 	return fence, m.w.Append(b.Intent)
 }
 

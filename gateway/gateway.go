@@ -49,6 +49,10 @@ type Gateway struct {
 
 	Ended func(sallyport.Record) // told of each call that ended, if set; must not block
 
+	// Lack says why no sandbox of a tier can be had now, nil if one can. Unset: all
+	// can. (backend/sandbox)
+	Lack func(ctx context.Context, tier string) error
+
 	strangers repeat.Strangers
 	floods    repeat.Floods
 	tainted   repeat.Taints
@@ -60,6 +64,7 @@ type CallLimits struct {
 	DecideBy time.Duration // for a human to decide: 1 h, then rejected
 	InFlight time.Duration // to wait for a running call with the same key: 10 s
 	Lease    time.Duration // beyond its timeout, after which a call without an outcome is unknown: 1 min
+	Task     time.Duration // after which the answer to a client that takes tasks is one: 10 s
 	Answer   time.Duration // for a client's answers to all that a call's server asks: 10 min
 	Taint    time.Duration // that a principal is tainted after it read what strangers wrote; 0: never
 }

@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
-	"strings"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway/keys"
 	"sallyport.dev/sallyport/gateway/outbound"
+	"sallyport.dev/sallyport/gateway/refusal"
+	"sallyport.dev/sallyport/tier/choose"
 )
 
 // validArgs are a target's arguments in canonical form, as its schema wants
@@ -55,7 +55,8 @@ func (g *Gateway) validate(rec *record, t target) (validArgs, error) {
 type judged struct {
 	validArgs
 	risk    sallyport.Risk
-	tier    string
+	tier    string           // that the code runs in, "" for none
+	lacking error            // why it cannot; may have an outcome on record, so approve says what only this host lacks
 	secrets []sallyport.Part // of arguments that leave
 }
 
@@ -66,24 +67,19 @@ func (g *Gateway) assess(ctx context.Context, rec *record, a validArgs) judged {
 	if len(secrets) > 0 {
 		risk = outbound.Highlight(g.Inspector, g.maskRisk(risk), secrets) // it may quote them
 	}
-	rec.Risk, rec.secrets = &risk, secrets
-	return judged{a, risk, tierOf(a.tool, a.canonical), secrets}
+	tier, err := g.tierOf(ctx, a.tool, a.canonical)
+	rec.Risk, rec.secrets, rec.Tier, rec.TierReason = &risk, secrets, tier.Tier, tier.Reason
+	return judged{a, risk, tier.Tier, err, secrets}
 }
 
-// tierOf is the sandbox tier that the call asks for, among those of the tool.
-// A tier that is not in the list is refused by the schema.
-func tierOf(tool sallyport.Tool, args json.RawMessage) string {
-	tiers := tool.Manifest.Tiers
-	if len(tiers) == 0 {
-		return ""
-	}
-	var in struct {
-		Tier string `json:"tier"`
-	}
-	if tool.Code != nil && tool.Code.Source == "" && json.Unmarshal(args, &in) == nil && slices.Contains(tiers, in.Tier) {
-		return in.Tier
-	}
-	return tiers[0]
+// tierOf chooses where code runs, as hosts are now.
+func (g *Gateway) tierOf(ctx context.Context, tool sallyport.Tool, args json.RawMessage) (choose.Choice, error) {
+	return choose.Of(tool, args, g.limitsOf(tool), func(tier string) error {
+		if g.Lack == nil {
+			return nil
+		}
+		return g.Lack(ctx, tier)
+	})
 }
 
 // A permit is the policy's leave to make one call, as of two generations.
@@ -110,20 +106,9 @@ func (g *Gateway) authorize(ctx context.Context, rec *record, j judged) (permit,
 		p.verdict = v
 		p.hold(taint)
 		rec.Risk = &p.risk
-		return p, cmp.Or(g.refuseSecrets(p.secrets), p.unasked())
+		return p, cmp.Or(g.refuseSecrets(p.secrets), p.unasked(), choose.Impossible(p.lacking))
 	}
-	if len(v.Reasons) == 0 {
-		v.Reasons = []string{"no policy allows this"}
-	}
-	refusal := &sallyport.Error{
-		Code: sallyport.Denied, Step: sallyport.Authorize, Err: err,
-		Message: strings.Join(v.Reasons, "; "),
-		Hint:    "an operator can see why with `sallyport audit search` and change policies/*.cedar",
-	}
-	if err != nil && sallyport.CodeOf(err) == sallyport.NotFound {
-		refusal.Code, refusal.Hint = sallyport.NotFound, "list the tools: after a start of the gateway a server's are not there at once"
-	}
-	return permit{}, refusal
+	return permit{}, refusal.Policy(v.Reasons, err)
 }
 
 func (p permit) question() Question {
@@ -143,38 +128,17 @@ func (g *Gateway) unchanged(p permit) error {
 	if err == nil && tool.Digest == p.tool.Digest && string(tool.Fixed) == string(p.tool.Fixed) && tool.Status == sallyport.ToolActive {
 		var v Verdict
 		v, err = g.Authorizer.Authorize(p.question())
-		if err == nil && v.Allow && covered(v.Demands, p.verdict.Demands) && v.NoNetwork == p.verdict.NoNetwork {
+		if err == nil && v.Allow && sallyport.NoMore(v.Demands, p.verdict.Demands) && v.NoNetwork == p.verdict.NoNetwork {
 			return nil
 		}
 	}
-	return &sallyport.Error{
-		Code: sallyport.Denied, Step: sallyport.Execute, Err: err,
-		Message: "a policy or the tool changed while the call was on its way",
-		Hint:    "call again: it will be judged by what holds now",
-	}
+	return refusal.Overtaken(err)
 }
 
-// covered reports whether nothing is demanded that was not before.
-func covered(now, before []sallyport.Demand) bool {
-	for _, d := range now {
-		if !slices.ContainsFunc(before, func(o sallyport.Demand) bool { return o.Asks() >= d.Asks() && slices.Equal(o.Groups, d.Groups) }) {
-			return false
-		}
-	}
-	return true
-}
-
-// egress is what the call may reach: the tool's list, unless a policy or the
-// caller took the network away.
+// egress is what the call may reach, unless a policy took the network away.
 func (p permit) egress() []string {
-	var in struct {
-		Network *string `json:"network"`
-	}
-	if p.tool.Code != nil && json.Unmarshal(p.canonical, &in) == nil && in.Network != nil && *in.Network == "none" {
-		return nil
-	}
 	if p.verdict.NoNetwork {
 		return nil
 	}
-	return p.tool.Manifest.Egress
+	return choose.Reach(p.tool, p.canonical)
 }

@@ -15,6 +15,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway/outbound"
+	"sallyport.dev/sallyport/gateway/refusal"
 	"sallyport.dev/sallyport/trace"
 )
 
@@ -93,7 +94,7 @@ func (r *record) failed(ctx context.Context, mutating bool, err error) error {
 	if r.open != nil && (!mutating || errors.Is(err, sallyport.ErrNotExecuted)) {
 		r.open.State = sallyport.Failed
 	}
-	return backendError(ctx, mutating, err)
+	return refusal.Backend(ctx, mutating, err)
 }
 
 // respond closes the record; it is deferred, so that no way out of Call avoids
@@ -175,6 +176,7 @@ func (r *record) snapshot() sallyport.Record {
 	if s.Key != "" && s.Key != s.CallID {
 		s.Key = r.g.Sanitiser.Text(s.Key)
 	}
+	s.TraceState, s.Baggage = r.g.Sanitiser.Text(s.TraceState), r.g.Sanitiser.Text(s.Baggage)
 	if s.Risk != nil {
 		masked := r.g.maskRisk(*s.Risk)
 		s.Risk = &masked

@@ -60,8 +60,12 @@ func (g *Gateway) glance(ctx context.Context, rec *record, c claim, tool sallypo
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	tier, err := g.tierOf(ctx, tool, args)
+	if err != nil {
+		return nil, err
+	}
 	out, err := b.Run(ctx, sallyport.Job{
-		CallID: rec.CallID, Who: c.who, Tool: tool, Args: args, Tier: tierOf(tool, args), Limits: g.limitsOf(tool), Egress: egress,
+		CallID: rec.CallID, Who: c.who, Tool: tool, Args: args, Tier: tier.Tier, Limits: g.limitsOf(tool), Egress: egress,
 		Timeout: within, Trace: c.req.Trace, Notify: func(sallyport.Notice) {},
 	})
 	if err == nil && out.IsError {
@@ -102,9 +106,10 @@ func (g *Gateway) witnessTool(ctx context.Context, c claim, name string, args js
 	if risk.Mutating() {
 		return tool, nil, nil, fmt.Errorf("%s is not read-only here: its risk is %s", name, risk.Level)
 	}
+	tier, _ := g.tierOf(ctx, tool, args) // a lack is said when it runs
 	v, err := g.Authorizer.Authorize(Question{
 		Who: c.who, Profile: c.req.Profile, Action: ActionCall, Tool: tool, Args: args, Risk: risk,
-		Tier: tierOf(tool, args),
+		Tier: tier.Tier,
 	})
 	if err != nil || !v.Allow || len(v.Demands) > 0 {
 		return tool, nil, nil, fmt.Errorf("policies do not let %s call %s by itself", c.who.ID, name)
@@ -113,21 +118,4 @@ func (g *Gateway) witnessTool(ctx context.Context, c claim, name string, args js
 		egress = tool.Manifest.Egress
 	}
 	return tool, args, egress, nil
-}
-
-// changed says what is no longer as it was when the ticket was opened, or "".
-func changed(was, now []sallyport.Observation) string {
-	if len(was) != len(now) {
-		return "the manifest names other witnesses now"
-	}
-	for i, o := range was {
-		n := now[i]
-		switch {
-		case o.Name != n.Name || o.Binds != n.Binds:
-			return "the manifest names other witnesses now"
-		case o.Hash != n.Hash:
-			return fmt.Sprintf("%s has changed since the ticket was opened: %s → %s", o.Name, o.Value, n.Value)
-		}
-	}
-	return ""
 }

@@ -18,6 +18,9 @@ type call struct {
 	notify atomic.Pointer[func(sallyport.Notice)] // of the client that follows, if one does
 	news   chan struct{}                          // holds one: there are questions that the client was not told
 
+	past    bool          // it has failed, and is kept for that; guarded by the mu of c
+	lasting chan struct{} // closed when the outcome will be found by the call's name
+
 	done chan struct{} // closed when the call has ended, with:
 	res  sallyport.Result
 	err  error
@@ -33,12 +36,38 @@ type call struct {
 	turns    uint64
 	turn     uint64      // whose state is good; 0 if none is
 	timer    *time.Timer // ends a call whose client does not come back
+	name     string      // that the client has, or gets, instead of an answer
+	used     map[string]bool
 }
 
 // An inquiry is questions that wait for their answers together.
 type inquiry struct {
 	questions []sallyport.Question // with keys of the call's own
 	reply     chan []sallyport.Answer
+	have      answers // of a task, whose client may answer one by one
+}
+
+// gather keeps answers of a task's client, and reports whether all are there.
+func (in *inquiry) gather(brought answers) bool {
+	if in.have == nil {
+		in.have = answers{}
+	}
+	for _, q := range in.questions {
+		if a, ok := brought[q.Key]; ok && in.have[q.Key] == nil {
+			in.have[q.Key] = a
+		}
+	}
+	return len(in.have) == len(in.questions)
+}
+
+// unanswered are the questions that are still to be answered.
+func (in *inquiry) unanswered() (open []sallyport.Question) {
+	for _, q := range in.questions {
+		if in.have[q.Key] == nil {
+			open = append(open, q)
+		}
+	}
+	return open
 }
 
 func (h *call) listen(notify func(sallyport.Notice)) {
@@ -69,12 +98,10 @@ func (h *call) ask(ctx context.Context, q sallyport.Inquiry) ([]sallyport.Answer
 func (h *call) post(q sallyport.Inquiry) (in *inquiry, found []sallyport.Answer, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.kept {
-		if err := h.c.keep(h, q.Owner); err != nil {
-			return nil, nil, err
-		}
-		h.kept, h.owner, h.binding, h.approved, h.callID = true, q.Owner, q.Binding, q.Approved, q.CallID
+	if err := h.stay(q.Owner); err != nil {
+		return nil, nil, err
 	}
+	h.binding, h.approved, h.callID = q.Binding, q.Approved, q.CallID
 	in = &inquiry{reply: make(chan []sallyport.Answer, 1)}
 	for _, x := range q.Questions {
 		x.Key = h.unused(x.Key, in)
@@ -93,9 +120,24 @@ func (h *call) post(q sallyport.Inquiry) (in *inquiry, found []sallyport.Answer,
 	return in, nil, nil
 }
 
-// unused is a key that no open question has. Preconditions: h.mu is held.
+// stay keeps the call findable. Preconditions: h.mu is held.
+func (h *call) stay(owner string) error {
+	if h.kept {
+		return nil
+	}
+	h.owner = owner
+	err := h.c.keep(h, owner)
+	h.kept = err == nil
+	return err
+}
+
+// unused is a key that no open question has; nor any that a task has asked.
+// Preconditions: h.mu is held.
 func (h *call) unused(key string, in *inquiry) string {
 	taken := func(k string) bool {
+		if h.name != "" && h.used[k] {
+			return true
+		}
 		for _, o := range append(h.open, in) {
 			for _, q := range o.questions {
 				if q.Key == k {
@@ -109,6 +151,10 @@ func (h *call) unused(key string, in *inquiry) string {
 	for i := 2; taken(next); i++ {
 		next = fmt.Sprintf("%s (%d)", key, i)
 	}
+	if h.used == nil {
+		h.used = map[string]bool{}
+	}
+	h.used[next] = true
 	return next
 }
 
@@ -157,9 +203,21 @@ func (h *call) deliver(turn uint64, r sallyport.Return) error {
 		h.c.forget(h)
 	default:
 	}
+	h.hand(r.Answers)
+	return nil
+}
+
+// hand gives answers to whom they belong. Preconditions: h.mu is held.
+func (h *call) hand(brought answers) {
 	rest := h.open[:0:0]
 	for _, in := range h.open {
-		if a, some := in.answered(r.Answers); some {
+		from := brought
+		if h.name != "" {
+			if from = nil; in.gather(brought) {
+				from = in.have
+			}
+		}
+		if a, some := in.answered(from); some {
 			in.reply <- a
 		} else {
 			rest = append(rest, in)
@@ -171,13 +229,21 @@ func (h *call) deliver(turn uint64, r sallyport.Return) error {
 		default:
 		}
 	}
-	return nil
 }
 
 // follow stays with the call until its end, its next questions or the end of ctx,
-// which ends the call, too.
-func (h *call) follow(ctx context.Context) (sallyport.Result, error) {
+// which ends the call, too. Who takes tasks stays no longer than until there is one.
+func (h *call) follow(ctx context.Context, tasks bool) (sallyport.Result, error) {
+	var lasting <-chan struct{}
+	if tasks {
+		lasting = h.lasting
+	}
 	for {
+		select {
+		case <-lasting: // before its questions, which the task then asks
+			return h.part(), nil
+		default:
+		}
 		select {
 		case <-h.done:
 			return h.res, h.err
@@ -189,8 +255,18 @@ func (h *call) follow(ctx context.Context) (sallyport.Result, error) {
 			if res, ok := h.leave(); ok {
 				return res, nil
 			}
+		case <-lasting:
+			return h.part(), nil
 		}
 	}
+}
+
+// part gives the client the name of the call to come back with.
+func (h *call) part() sallyport.Result {
+	h.listen(nil)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return sallyport.Result{CallID: h.callID, Task: h.name}
 }
 
 // leave gives the client what is open, and the state to come back with.
@@ -230,7 +306,14 @@ func (h *call) end(res sallyport.Result, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	close(h.done)
-	if h.turn == 0 {
+	switch {
+	case h.turn != 0:
+	case h.name != "" && err != nil: // why is told nowhere else
+		h.c.mu.Lock()
+		h.past = true
+		h.c.mu.Unlock()
+		time.AfterFunc(h.c.o.Wait, func() { h.c.forget(h) })
+	default:
 		h.c.forget(h)
 	}
 }

@@ -70,12 +70,19 @@ type Run = func(ctx context.Context, req sallyport.Request) (sallyport.Result, e
 // Begin runs a call and follows it to its end or its first questions. When ctx ends
 // first, so does the call.
 func (c *Calls) Begin(ctx context.Context, req sallyport.Request, run Run) (sallyport.Result, error) {
-	h := &call{c: c, done: make(chan struct{}), news: make(chan struct{}, 1), brought: req.Answers}
+	h := &call{c: c, done: make(chan struct{}), news: make(chan struct{}, 1), lasting: make(chan struct{}), brought: req.Answers}
 	rand.Read(h.id[:])
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.cancel = cancel
 	h.listen(req.Notify)
-	req.Ask, req.Notify, req.Answers = h.ask, h.hear, nil
+	tasks := req.Tasks
+	req.Notify, req.Answers = h.hear, nil
+	if req.Can.Any() || !tasks {
+		req.Ask = h.ask
+	}
+	if tasks {
+		req.Lasts = h.lasts
+	}
 	c.mu.Lock()
 	closed := c.closed
 	if !closed {
@@ -91,7 +98,7 @@ func (c *Calls) Begin(ctx context.Context, req sallyport.Request, run Run) (sall
 		defer cancel(nil)
 		h.end(run(inner, req))
 	}()
-	return h.follow(ctx)
+	return h.follow(ctx, tasks)
 }
 
 var errStopping = &sallyport.Error{
@@ -124,7 +131,7 @@ func (c *Calls) take(ctx context.Context, id [16]byte, turn uint64, r sallyport.
 	if err := h.deliver(turn, r); err != nil {
 		return sallyport.Result{}, err
 	}
-	return h.follow(ctx)
+	return h.follow(ctx, r.Tasks)
 }
 
 // unknown is what is said of a state that is wrong, of somebody else's, of one
@@ -159,7 +166,7 @@ func (c *Calls) keep(h *call, owner string) error {
 	switch {
 	case c.closed:
 		return errStopping
-	case c.byOwner[owner] >= c.o.PerOwner:
+	case c.byOwner[owner] >= c.o.PerOwner && !c.makeRoom(owner):
 		return tooMany(fmt.Sprintf("%d of your calls wait for answers already", c.o.PerOwner))
 	case len(c.byID) >= c.o.Most:
 		return tooMany("too many calls wait for answers already")
@@ -167,6 +174,18 @@ func (c *Calls) keep(h *call, owner string) error {
 	c.byID[h.id] = h
 	c.byOwner[owner]++
 	return nil
+}
+
+// makeRoom forgets why one of an owner's tasks failed.
+// Preconditions: c.mu is held.
+func (c *Calls) makeRoom(owner string) bool {
+	for _, h := range c.byID {
+		if h.past && h.owner == owner {
+			c.drop(h)
+			return true
+		}
+	}
+	return false
 }
 
 func tooMany(message string) error {
@@ -177,6 +196,11 @@ func tooMany(message string) error {
 func (c *Calls) forget(h *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.drop(h)
+}
+
+// Preconditions: c.mu is held.
+func (c *Calls) drop(h *call) {
 	if c.byID[h.id] != h {
 		return
 	}

@@ -49,6 +49,8 @@ type passed struct {
 	Binding    string
 	Answers    answers
 	NeedsHuman bool
+	Tasks      bool
+	Visit      *sallyport.Visit // in place of the rest, but Call
 }
 
 // reply is what comes of it.
@@ -64,29 +66,27 @@ type refusal struct {
 	RetryAfter                    time.Duration
 }
 
+// restored is the error again, nil if there was none.
+func (r *refusal) restored() error {
+	if r == nil {
+		return nil
+	}
+	return &sallyport.Error{Code: r.Code, Step: r.Step, Message: r.Message, Hint: r.Hint, Ticket: r.Ticket, CallID: r.CallID, RetryAfter: r.RetryAfter}
+}
+
 func (p *Peers) resume(ctx context.Context, st state, r sallyport.Return) (sallyport.Result, error) {
-	address, err := p.Address(ctx, st.replica)
+	body, err := json.Marshal(passed{Call: st.call, Turn: st.turn, Owner: r.Owner, Binding: r.Binding, Answers: r.Answers, NeedsHuman: r.NeedsHuman, Tasks: r.Tasks})
 	if err != nil {
 		return sallyport.Result{}, err
 	}
-	if address == "" {
-		return sallyport.Result{}, gone(r.Mutating)
-	}
-	body, err := json.Marshal(passed{st.call, st.turn, r.Owner, r.Binding, r.Answers, r.NeedsHuman})
-	if err != nil {
-		return sallyport.Result{}, err
-	}
-	nonce := rand.Text()
-	sent, answer, err := p.post(ctx, "http://"+address+Path, nonce, p.seal(body, "to "+st.replica, nonce))
-	var out reply
-	if err == nil {
-		if answer, err = p.open(answer, "from "+st.replica, nonce); err == nil {
-			err = json.Unmarshal(answer, &out)
-		}
-	}
+	out, sent, err := p.pass(ctx, st.replica, body)
 	switch {
 	case ctx.Err() != nil:
 		return sallyport.Result{}, ctx.Err()
+	case errors.Is(err, errNotThere):
+		return sallyport.Result{}, gone(r.Mutating)
+	case errors.Is(err, errLookup):
+		return sallyport.Result{}, err
 	case err != nil && !sent:
 		return sallyport.Result{}, &sallyport.Error{
 			Code: sallyport.Unavailable, Step: sallyport.Admit, RetryAfter: 5 * time.Second, Err: err,
@@ -97,10 +97,46 @@ func (p *Peers) resume(ctx context.Context, st state, r sallyport.Return) (sally
 		e.Err = err
 		return sallyport.Result{}, e
 	case out.Error != nil:
-		e := out.Error
-		return sallyport.Result{}, &sallyport.Error{Code: e.Code, Step: e.Step, Message: e.Message, Hint: e.Hint, Ticket: e.Ticket, CallID: e.CallID, RetryAfter: e.RetryAfter}
+		return sallyport.Result{}, out.Error.restored()
 	}
 	return out.Result, nil
+}
+
+// visit passes on what somebody wants of a call that another gateway holds.
+func (p *Peers) visit(ctx context.Context, l sallyport.Lasting, v sallyport.Visit) ([]sallyport.Question, error) {
+	body, err := json.Marshal(passed{Call: [16]byte(l.Held), Visit: &v})
+	if err != nil {
+		return nil, err
+	}
+	out, _, err := p.pass(ctx, l.Replica, body)
+	if err != nil {
+		return nil, err
+	}
+	return out.Result.Questions, out.Error.restored()
+}
+
+var (
+	errNotThere = errors.New("that gateway is not there any more")
+	errLookup   = errors.New("where that gateway is cannot be looked up")
+)
+
+// pass tells another gateway something. sent is false where it certainly has not got it.
+func (p *Peers) pass(ctx context.Context, replica string, body []byte) (out reply, sent bool, err error) {
+	address, err := p.Address(ctx, replica)
+	switch {
+	case err != nil:
+		return out, false, fmt.Errorf("%w: %w", errLookup, err)
+	case address == "":
+		return out, false, errNotThere
+	}
+	nonce := rand.Text()
+	sent, answer, err := p.post(ctx, "http://"+address+Path, nonce, p.seal(body, "to "+replica, nonce))
+	if err == nil {
+		if answer, err = p.open(answer, "from "+replica, nonce); err == nil {
+			err = json.Unmarshal(answer, &out)
+		}
+	}
+	return out, sent, err
 }
 
 // A request names a nonce, and shows by a code for it that its sender has the key,
@@ -184,7 +220,11 @@ func (c *Calls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var out reply
-	out.Result, err = c.take(r.Context(), in.Call, in.Turn, sallyport.Return{Owner: in.Owner, Binding: in.Binding, Answers: in.Answers, NeedsHuman: in.NeedsHuman})
+	if in.Visit != nil {
+		out.Result.Questions, err = c.visit(in.Call, *in.Visit)
+	} else {
+		out.Result, err = c.take(r.Context(), in.Call, in.Turn, sallyport.Return{Owner: in.Owner, Binding: in.Binding, Answers: in.Answers, NeedsHuman: in.NeedsHuman, Tasks: in.Tasks})
+	}
 	if err != nil {
 		out.Error = refusalOf(err)
 	}

@@ -1,11 +1,15 @@
 package held
 
 import (
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+
+	"sallyport.dev/sallyport"
 )
 
 // A state opens for its binding only, whatever a call says of it later.
@@ -51,4 +55,31 @@ func TestStrangersAreNotRead(t *testing.T) {
 	if c.ServeHTTP(w, r); w.Code != http.StatusNotFound {
 		t.Errorf("status %d", w.Code)
 	}
+}
+
+// A name of a task is taken as it was given, for who it was given to, and in no other form;
+// nor is a state, which is sealed under the same key.
+func FuzzNamed(f *testing.F) {
+	key := make([]byte, 32)
+	rand.Read(key) // other processes of a fuzzer have other names
+	c, err := New(Options{Key: key, Replica: "r", Now: time.Now})
+	if err != nil {
+		f.Fatal(err)
+	}
+	name, err := c.states.name(sallyport.Lasting{CallID: "call_1", Held: make([]byte, 16), Replica: "r", Binding: "b"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if l, err := c.Named(name, "b"); err != nil || l.CallID != "call_1" {
+		f.Fatalf("%+v, %v", l, err)
+	}
+	f.Add(name, "c")
+	f.Add(name+"A", "b")
+	f.Add(strings.TrimPrefix(name, prefix), "b")
+	f.Add(prefix+c.states.seal(state{"r", [16]byte{}, 1, time.Now()}, "b"), "b")
+	f.Fuzz(func(t *testing.T, in, binding string) {
+		if l, err := c.Named(in, binding); err == nil && (in != name || binding != "b") {
+			t.Errorf("%q for %q: %+v", in, binding, l)
+		}
+	})
 }

@@ -1,5 +1,5 @@
-// Package refusal words what callers are told of what is not there for them, or
-// cannot be called now.
+// Package refusal words what callers are told of what is not there for them, of
+// what cannot be called now, and of calls that may not run.
 package refusal
 
 import (

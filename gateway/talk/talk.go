@@ -125,7 +125,9 @@ func (a *Asker) Ask(ctx context.Context, questions []sallyport.Question) ([]sall
 		if m.answer.Result != nil {
 			m.told.AnswerBytes, m.told.AnswerHash = len(m.answer.Result), digest(m.answer.Result)
 		}
-		a.asked = append(a.asked, m.told)
+		if len(a.asked) <= maxQuestions { // of those that are too many, the first
+			a.asked = append(a.asked, m.told)
+		}
 	}
 	return answers, err
 }

@@ -82,6 +82,19 @@ func (x *table) one(t *testing.T, method, params string) sallyport.Answer {
 
 const named = `"requestedSchema":{"type":"object","properties":{"name":{"type":"string","title":"Näme <b>"}},"required":["name"]}`
 
+// However often a server asks, its call's record stays small: it has the questions that
+// may be asked, and the first that is refused for their number.
+func TestEndlessQuestions(t *testing.T) {
+	x := newTable(t, nil, says(`{"roots":[]}`))
+	for range 500 {
+		x.one(t, sallyport.AskRoots, `{}`)
+	}
+	told := x.Asked()
+	if len(told) != 65 || len(x.put) != 64 || told[63].Answer != "result" || !strings.Contains(told[64].Reason, "no more than 64") {
+		t.Errorf("%d were put, %d are told, the last as %+v", len(x.put), len(told), told[len(told)-1])
+	}
+}
+
 // What fits goes to the client as it was asked, and the answer, without what was not
 // asked for, to the server. The record has lengths and hashes.
 func TestAQuestionAndItsAnswer(t *testing.T) {
