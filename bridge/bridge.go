@@ -150,7 +150,7 @@ func (b *Bridge) headers(h http.Header, m wire.Message) {
 	if v, ok := wire.String(wire.Path(m.Params, "_meta", wire.MetaProtocolVersion)); ok {
 		h.Set(wire.HeaderProtocolVersion, v)
 		h.Set(wire.HeaderMethod, wire.EncodeHeader(m.Method))
-		for _, member := range []string{"name", "uri"} {
+		for _, member := range []string{"name", "uri", "taskId"} {
 			if s, ok := wire.String(wire.Member(m.Params, member)); ok {
 				h.Set(wire.HeaderName, wire.EncodeHeader(s))
 				break

@@ -19,6 +19,13 @@ type Held interface {
 	Begin(ctx context.Context, req sallyport.Request, run runner) (sallyport.Result, error)
 }
 
+// A Later tells of calls that became tasks. (gateway.Gateway)
+type Later interface {
+	// Later does what is wanted to a call, and returns its result, what its server asks,
+	// or an error: of code InFlight while it runs.
+	Later(ctx context.Context, req sallyport.Request, v sallyport.Visit) (sallyport.Result, error)
+}
+
 // converse makes a call. What its server asks meanwhile is put to the client in the
 // way of its era.
 func (x *exchange) converse(ctx context.Context, req sallyport.Request, run runner) (sallyport.Result, error) {
@@ -27,13 +34,14 @@ func (x *exchange) converse(ctx context.Context, req sallyport.Request, run runn
 	case x.modern && req.State != "":
 		return x.s.gateway.Call(ctx, req)
 	case x.modern:
-		if req.Can = ask.Abilities(wire.Member(x.meta, wire.MetaClientCapabilities)); req.Can.Any() && x.s.opts.Held != nil {
+		req.Can = ask.Abilities(wire.Member(x.meta, wire.MetaClientCapabilities))
+		if (req.Can.Any() || req.Tasks) && x.s.opts.Held != nil {
 			return x.s.opts.Held.Begin(ctx, req, run)
 		}
 	case x.accept.Stream && x.session.can.Any():
 		req.Can = x.session.can
 		req.Ask = func(ctx context.Context, q sallyport.Inquiry) ([]sallyport.Answer, error) {
-			return x.session.asking.Ask(ctx, x.session.version, q.Questions, x.r.Context().Done(), x.reply.message)
+			return x.session.asking.Ask(ctx, x.session.version, q.Questions, x.reply.Gone(x.r.Context(), ctx), x.reply.Message)
 		}
 	}
 	return run(ctx, req)

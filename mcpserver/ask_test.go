@@ -60,7 +60,7 @@ func (d *door) question(cred, session string) (id, params string, rest *bufio.Re
 	rest = bufio.NewReader(res.Body)
 	for {
 		line, err := rest.ReadString('\n')
-		if data, ok := strings.CutPrefix(line, "data: "); ok {
+		if data, ok := strings.CutPrefix(line, "data: "); ok && data != "\n" { // the first has an id alone
 			m, err := wire.ParseMessage([]byte(data))
 			if err != nil || !m.IsRequest() {
 				d.t.Fatalf("%s: %v", data, err)

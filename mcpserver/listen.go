@@ -33,6 +33,9 @@ func (x *exchange) listen() {
 		x.fail(http.StatusOK, badParams("params.notifications must be an object: what to hear of"))
 		return
 	}
+	if wire.Path(x.msg.Params, "notifications", "taskIds") != nil && !x.needsTasks() { // none is told of: they are asked for
+		return
+	}
 	wants, uris := x.filter()
 	box, end := &stream.Box{}, stream.NewSignal()
 	tag := json.RawMessage(`{"` + wire.MetaSubscription + `":` + string(x.msg.ID) + `}`)
@@ -146,6 +149,10 @@ func (x *exchange) hear() {
 	s := x.session
 	after := s.box.End()
 	if id, once := only(x.r.Header, wire.HeaderLastEventID); !once || id != "" {
+		if tail, after, ours := s.tails.Find(id); ours {
+			x.resume(tail, after)
+			return
+		}
 		var ok bool
 		if after, ok = s.box.ParseID(id); !ok {
 			x.fail(http.StatusBadRequest, invalidRequest("Last-Event-ID is not one of this session's stream"))
@@ -168,6 +175,19 @@ func (x *exchange) hear() {
 		KeepAlive: x.s.opts.KeepAlive, WriteTimeout: x.s.opts.WriteTimeout,
 		Alive: func() bool { x.s.sessions.touch(s, time.Now()); return x.stillGood() },
 	}.Serve(x.w, x.r)
+}
+
+// resume goes on with the stream of a call, which a client lost.
+func (x *exchange) resume(tail *stream.Tail, after uint64) {
+	if tail == nil {
+		x.fail(http.StatusBadRequest, invalidRequest("Last-Event-ID is of a call whose stream is not kept, or no longer: call again, with the same idempotency key if it had one"))
+		return
+	}
+	s := x.session
+	tail.Serve(x.w, x.r, after, stream.Outlet{
+		Stop: s.ended.C, KeepAlive: x.s.opts.KeepAlive, WriteTimeout: x.s.opts.WriteTimeout,
+		Alive: func() bool { x.s.sessions.touch(s, time.Now()); return x.stillGood() },
+	})
 }
 
 // takeStream ends the session's stream that is open, and returns what ends the
@@ -197,6 +217,7 @@ func (s *session) hangUp() {
 // silence ends the session's stream, and what it hears.
 func (s *session) silence() {
 	s.ended.Fire()
+	s.tails.Close()
 	s.hangUp()
 	s.hearing.Lock()
 	defer s.hearing.Unlock()

@@ -58,7 +58,8 @@ type Options struct {
 	Gateway Gateway
 	BaseURL string // where clients reach the gateway, without a path: "http://127.0.0.1:7450"
 
-	Held    Held            // keeps calls whose stateless clients are asked; without one they are not
+	Held    Held            // keeps calls whose stateless clients are asked, or take tasks; without one they are not, and do not
+	Later   Later           // tells how calls are that became tasks; needed with Held
 	Hub     *stream.Hub     // tells what changes; without one there are no streams
 	Reaches func() []string // this gateway and those behind it, told to gateways before it
 	Down    func() []string // servers that take no calls just now; nil knows of none

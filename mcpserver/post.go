@@ -12,6 +12,7 @@ import (
 
 	"sallyport.dev/sallyport/mcpserver/batch"
 	"sallyport.dev/sallyport/mcpserver/media"
+	"sallyport.dev/sallyport/mcpserver/reply"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -27,8 +28,8 @@ type exchange struct {
 	msg        wire.Message
 	meta       json.RawMessage // params._meta, or nil
 	modern     bool
-	session    *session // of the earlier revisions
-	reply      *reply   // once a call runs
+	session    *session     // of the earlier revisions
+	reply      *reply.Reply // once a call runs
 }
 
 // post takes one message in. Everything up to reading the body is cheap.
@@ -150,7 +151,7 @@ func (x *exchange) dispatch() {
 			x.fail(http.StatusInternalServerError, internalError(id))
 		}
 		if x.reply != nil {
-			x.reply.close()
+			x.reply.Close()
 		}
 	}()
 	if x.msg.IsNotification() {
@@ -206,10 +207,23 @@ func (x *exchange) callContext() (ctx context.Context, done func(), ok bool) {
 	return ctx, func() { x.session.end(x.msg.ID); cancel(nil) }, true
 }
 
+// newReply begins the answer to a call. done ends the call.
+func (x *exchange) newReply(ask reply.Hears, done func()) *reply.Reply {
+	o := &x.s.opts
+	r := reply.Options{
+		W: x.w, Hears: ask, JSON: x.accept.JSON, Stream: x.accept.Stream, Cancel: done,
+		StreamAfter: o.StreamAfter, KeepAlive: o.KeepAlive, WriteTimeout: o.WriteTimeout,
+	}
+	if x.session != nil {
+		r.Version, r.Tails = x.session.version, x.session.tails
+	}
+	return reply.New(r)
+}
+
 // fail answers with a JSON-RPC error.
 func (x *exchange) fail(status int, e *wire.Error) {
 	if x.reply != nil {
-		x.reply.finish(status, wire.AppendError(nil, x.msg.ID, e), false)
+		x.reply.Finish(status, wire.AppendError(nil, x.msg.ID, e), false)
 		return
 	}
 	writeError(x.w, status, x.msg.ID, e)

@@ -36,11 +36,11 @@ func (x *exchange) read(kind sallyport.Kind) {
 		return
 	}
 	defer done()
-	x.reply = newReply(x, ask, done)
-	req.Notify, req.Watched = x.reply.notify, x.reply.canProgress()
+	x.reply = x.newReply(ask, done)
+	req.Notify, req.Watched = x.reply.Notify, x.reply.CanProgress()
 	res, err := x.converse(ctx, req, x.s.gateway.Call)
-	x.reply.settle()
-	if ctx.Err() != nil && x.reply.abandoned(x.modern) {
+	x.reply.Settle()
+	if ctx.Err() != nil && x.reply.Abandoned() {
 		return
 	}
 	var content []byte
@@ -62,7 +62,7 @@ func (x *exchange) read(kind sallyport.Kind) {
 		x.refuseReading(kind, err)
 		return
 	}
-	x.reply.finish(http.StatusOK, content, true)
+	x.reply.Finish(http.StatusOK, content, true)
 }
 
 // codeNoResource is what a resource that is not there was in earlier revisions.

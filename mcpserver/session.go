@@ -32,7 +32,8 @@ type session struct {
 	asking   asking.Desk // what the client is asked
 	used     time.Time   // guarded by the table's mu
 
-	box     stream.Box // what its stream has to say
+	box     stream.Box    // what its stream has to say
+	tails   *stream.Tails // what the streams of its calls said
 	ended   *stream.Signal
 	hearing sync.Mutex     // guards what follows
 	ear     *stream.Ear    // nil until it is first needed
@@ -100,6 +101,7 @@ type sessionTable struct {
 	byID    map[string]*session
 	byOwner map[owner][]*session // the oldest first
 	alarms  *gcra.Table          // by who uses others' sessions
+	kept    atomic.Int64         // bytes of calls' streams, of all sessions
 }
 
 func newSessionTable(opts *Options) *sessionTable {
@@ -112,7 +114,7 @@ func (t *sessionTable) open(who owner, version string, can sallyport.Abilities, 
 	_, _ = rand.Read(raw[:]) // never fails
 	s := &session{
 		id: base64.RawURLEncoding.EncodeToString(raw[:]), owner: who, version: version, can: can, used: now, ended: stream.NewSignal(),
-		calls: map[string]context.CancelCauseFunc{}, limit: t.opts.CallsPerSession,
+		calls: map[string]context.CancelCauseFunc{}, limit: t.opts.CallsPerSession, tails: stream.NewTails(&t.kept),
 	}
 	s.logLevel.Store(int32(wire.LogRank("info")))
 	t.mu.Lock()

@@ -10,15 +10,18 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway"
 	"sallyport.dev/sallyport/mcpserver/refusal"
+	"sallyport.dev/sallyport/mcpserver/reply"
 	"sallyport.dev/sallyport/mcpserver/task"
 	"sallyport.dev/sallyport/wire"
+	"sallyport.dev/sallyport/wire/ask"
 )
 
-// A call that waits for a human is a task (extension io.modelcontextprotocol/tasks,
-// SEP-2663) for those clients that take tasks: they are not kept waiting, and
-// come back with the task's id, to any gateway, as often as they like. The task
-// is the ticket: nothing is stored beside it, and each use of an id is
-// authenticated, and answered to the ticket's own agent only.
+// A call that waits for a human, or takes long, is a task (extension
+// io.modelcontextprotocol/tasks, SEP-2663) for those clients that take tasks: they are not
+// kept waiting, and come back with the task's id, to any gateway, as often as they like.
+// Nothing is stored for it: the task is the ticket, or the call under whose key the
+// outcome is kept anyway. Each use of an id is authenticated, and answered to the same
+// agent only.
 
 const tasksExtension = "io.modelcontextprotocol/tasks"
 
@@ -28,12 +31,12 @@ func (x *exchange) takesTasks() bool {
 }
 
 // becomeTask answers a call with a task.
-func (x *exchange) becomeTask(e *sallyport.Error) {
-	t := task.Task{Ticket: e.Ticket, Made: time.Now().Truncate(time.Millisecond)}
-	b := append(t.Append([]byte(`{"resultType":"task",`), "working", e.Message, t.Made), `,"_meta":{"`+wire.MetaCallID+`":`...)
-	b = append(wire.AppendString(b, e.CallID), `,"`+wire.MetaServerInfo+`":`...)
+func (x *exchange) becomeTask(of, callID, message string) {
+	t := task.Task{Of: of, Made: time.Now().Truncate(time.Millisecond)}
+	b := append(t.Append([]byte(`{"resultType":"task",`), task.Working, message, t.Made), `,"_meta":{"`+wire.MetaCallID+`":`...)
+	b = append(wire.AppendString(b, callID), `,"`+wire.MetaServerInfo+`":`...)
 	b = append(append(b, x.s.info...), "}}"...)
-	x.reply.finish(http.StatusOK, wire.AppendResult(nil, x.msg.ID, b), true)
+	x.reply.Finish(http.StatusOK, wire.AppendResult(nil, x.msg.ID, b), true)
 }
 
 // waits returns the refusal that says that a call waits for a human.
@@ -42,13 +45,21 @@ func waits(err error) (*sallyport.Error, bool) {
 	return e, ok && e.Code == sallyport.Pending && e.Ticket != ""
 }
 
+// needsTasks reports whether the client takes tasks, and refuses where it does not.
+func (x *exchange) needsTasks() bool {
+	if x.takesTasks() {
+		return true
+	}
+	x.fail(http.StatusBadRequest, &wire.Error{
+		Code: wire.CodeMissingCapability, Message: "missing client capability: declare the extension " + tasksExtension,
+		Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tasksExtension + `":{}}}}`),
+	})
+	return false
+}
+
 // ownTask reads the task that a request is about.
 func (x *exchange) ownTask() (t task.Task, ok bool) {
-	if !x.takesTasks() {
-		x.fail(http.StatusBadRequest, &wire.Error{
-			Code: wire.CodeMissingCapability, Message: "missing client capability: declare the extension " + tasksExtension,
-			Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tasksExtension + `":{}}}}`),
-		})
+	if !x.needsTasks() {
 		return t, false
 	}
 	id, _ := wire.String(wire.Member(x.msg.Params, "taskId"))
@@ -56,6 +67,22 @@ func (x *exchange) ownTask() (t task.Task, ok bool) {
 		x.fail(http.StatusOK, badParams("unknown task %q", clip(id)))
 	}
 	return t, ok
+}
+
+// visit asks for a task, or has something done to it.
+func (x *exchange) visit(ctx context.Context, t task.Task, v sallyport.Visit) (sallyport.Result, error) {
+	req := sallyport.Request{Credential: x.credential, Profile: x.profile, Door: "mcp", Size: x.size}
+	if !t.IsTicket() {
+		if v.Task = t.Of; x.s.opts.Later == nil {
+			return sallyport.Result{}, &sallyport.Error{Code: sallyport.NotFound, Step: sallyport.Resolve, Message: "unknown task"}
+		}
+		return x.s.opts.Later.Later(ctx, req, v)
+	}
+	req.Operation = sallyport.Operation{Kind: sallyport.CallTool, Target: gateway.ApprovalResult, Args: []byte(`{"ticket":` + string(wire.Quote(t.Of)) + `}`)}
+	if req.Tasks = true; x.s.opts.Held != nil {
+		return x.s.opts.Held.Begin(ctx, req, x.s.gateway.Call)
+	}
+	return x.s.gateway.Call(ctx, req)
 }
 
 // getTask tells how a task is. Once the call is approved, asking runs it: to its
@@ -67,59 +94,83 @@ func (x *exchange) getTask() {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(x.r.Context()))
 	defer cancel()
-	x.reply = newReply(x, hears{level: -1}, func() {})
-	res, err := x.s.gateway.Call(ctx, sallyport.Request{
-		Credential: x.credential, Profile: x.profile, Door: "mcp", Size: x.size, Notify: x.reply.notify,
-		Operation: sallyport.Operation{Kind: sallyport.CallTool, Target: gateway.ApprovalResult, Args: []byte(`{"ticket":` + string(wire.Quote(t.Ticket)) + `}`)},
-	})
-	x.reply.settle()
-	status, message, content := "completed", "", []byte(res.Content)
-	if err != nil {
+	x.reply = x.newReply(reply.Hears{Level: -1}, func() {})
+	res, err := x.visit(ctx, t, sallyport.Visit{})
+	x.reply.Settle()
+	status, message, content := task.Completed, "", []byte(res.Content)
+	switch {
+	case err != nil:
 		e := x.safe(err)
-		switch {
-		case e.Code == sallyport.Pending || e.Code == sallyport.InFlight:
-			status, message = "working", e.Message
-		case !late(e):
+		if status, message = task.StatusOf(e); status == task.Completed && !late(e) {
 			x.refuseAs(e)
 			return
 		}
 		content, res.CallID = refusal.Result(e), e.CallID
+	case res.Task != "":
+		status, message = task.Working, "the call is running"
+	case len(res.Questions) > 0:
+		status, message = task.Asks, "the call's server asks for something: answer with tasks/update"
 	}
 	out := t.Append([]byte(`{"resultType":"complete",`), status, message, time.Now())
-	if status == "completed" {
-		meta := wire.Member(content, "_meta")
-		if content, err = x.marks().Meta(content, meta, res.CallID); err != nil {
+	switch status {
+	case task.Completed:
+		if content, err = x.marks().Meta(content, wire.Member(content, "_meta"), res.CallID); err != nil {
 			x.refuse(&sallyport.Error{Code: sallyport.Internal, Step: sallyport.Respond, CallID: res.CallID, Err: err})
 			return
 		}
 		out = append(append(out, `,"result":`...), content...)
+	case task.Asks:
+		out = ask.AppendRequests(append(out, `,"inputRequests":`...), res.Questions)
 	}
 	out = append(append(out, `,"_meta":{"`+wire.MetaServerInfo+`":`...), x.s.info...)
-	x.reply.finish(http.StatusOK, wire.AppendResult(nil, x.msg.ID, append(out, "}}"...)), true)
+	x.reply.Finish(http.StatusOK, wire.AppendResult(nil, x.msg.ID, append(out, "}}"...)), true)
 }
 
-// cancelTask takes the question back, if nobody has answered it yet.
+// cancelTask takes the question back, if nobody has answered it yet, or ends the call.
 func (x *exchange) cancelTask() {
 	t, ok := x.ownTask()
 	if !ok {
 		return
 	}
-	err := x.s.gateway.Withdraw(x.r.Context(), sallyport.Request{Credential: x.credential, Profile: x.profile, Door: "mcp", Ticket: t.Ticket})
+	var err error
+	if t.IsTicket() {
+		err = x.s.gateway.Withdraw(x.r.Context(), sallyport.Request{Credential: x.credential, Profile: x.profile, Door: "mcp", Ticket: t.Of})
+	} else {
+		_, err = x.visit(x.r.Context(), t, sallyport.Visit{Cancel: true})
+	}
+	x.acknowledge(err)
+}
+
+// acknowledge answers what needs no more than that it came. How the call is, is no error of it.
+func (x *exchange) acknowledge(err error) {
 	if err != nil {
-		x.refuse(err)
-		return
+		if e := x.safe(err); !late(e) {
+			x.refuseAs(e)
+			return
+		}
 	}
 	x.result([]byte(`{"resultType":"complete"}`))
 }
 
-// updateTask: a task here waits for an approver, and never for its client.
+// updateTask brings answers. A task that waits for an approver asks its client nothing.
 func (x *exchange) updateTask() {
-	if _, ok := x.ownTask(); !ok {
+	t, ok := x.ownTask()
+	if !ok {
 		return
 	}
-	if _, err := x.s.gateway.Identify(x.r.Context(), x.credential, x.profile); err != nil {
-		x.refuse(err)
+	if t.IsTicket() {
+		if _, err := x.s.gateway.Identify(x.r.Context(), x.credential, x.profile); err != nil {
+			x.refuse(err)
+			return
+		}
+		x.fail(http.StatusOK, badParams("the task asks its client nothing: read it with tasks/get"))
 		return
 	}
-	x.fail(http.StatusOK, badParams("the task asks its client nothing: read it with tasks/get"))
+	answers, err := ask.Responses(wire.Member(x.msg.Params, "inputResponses"))
+	if err != nil {
+		x.fail(http.StatusOK, badParams("%v", err))
+		return
+	}
+	_, err = x.visit(x.r.Context(), t, sallyport.Visit{Answers: answers})
+	x.acknowledge(err)
 }

@@ -11,6 +11,7 @@ import (
 	"sallyport.dev/sallyport/mcpserver/answer"
 	"sallyport.dev/sallyport/mcpserver/meta"
 	"sallyport.dev/sallyport/mcpserver/refusal"
+	"sallyport.dev/sallyport/mcpserver/reply"
 	"sallyport.dev/sallyport/trace"
 	"sallyport.dev/sallyport/wire"
 	wireask "sallyport.dev/sallyport/wire/ask"
@@ -34,24 +35,29 @@ func (x *exchange) callTool() {
 			return
 		}
 	}
-	x.reply = newReply(x, ask, done)
-	req.Notify, req.Watched = x.reply.notify, x.reply.canProgress()
+	x.reply = x.newReply(ask, done)
+	req.Notify, req.Watched = x.reply.Notify, x.reply.CanProgress()
 	if !x.modern {
-		req.Gone = x.r.Context().Done()
+		req.Gone = x.reply.Gone(x.r.Context(), ctx)
 	}
 	tasks, run := x.takesTasks(), x.s.gateway.Call
-	if x.reply.canProgress() && !tasks {
+	req.Tasks = tasks
+	if x.reply.CanProgress() && !tasks {
 		run = func(ctx context.Context, req sallyport.Request) (sallyport.Result, error) {
-			return x.s.gateway.Await(ctx, req, x.s.opts.ApprovalWait, x.reply.wait)
+			return x.s.gateway.Await(ctx, req, x.s.opts.ApprovalWait, x.reply.Wait)
 		}
 	}
 	res, err := x.converse(ctx, req, run)
-	x.reply.settle()
-	if ctx.Err() != nil && x.reply.abandoned(x.modern) {
+	x.reply.Settle()
+	if ctx.Err() != nil && x.reply.Abandoned() {
 		return
 	}
 	if e, pending := waits(err); pending && tasks {
-		x.becomeTask(e)
+		x.becomeTask(e.Ticket, e.CallID, e.Message)
+		return
+	}
+	if res.Task != "" {
+		x.becomeTask(res.Task, res.CallID, "the call is running")
 		return
 	}
 	x.answer(res, err)
@@ -109,17 +115,11 @@ func (x *exchange) answer(res sallyport.Result, err error) {
 		e := x.safe(&sallyport.Error{Code: sallyport.Internal, Step: sallyport.Respond, CallID: callID, Err: err})
 		out, _ = x.appendToolResult(refusal.Result(e), callID)
 	}
-	x.reply.finish(http.StatusOK, out, true)
-}
-
-// hears says what a caller wants to hear while its call runs.
-type hears struct {
-	token json.RawMessage // progress token, as it was written; nil if none
-	level int             // of log lines, -1 for none
+	x.reply.Finish(http.StatusOK, out, true)
 }
 
 // toolRequest reads the parameters of tools/call.
-func (x *exchange) toolRequest() (req sallyport.Request, ask hears, e *wire.Error) {
+func (x *exchange) toolRequest() (req sallyport.Request, ask reply.Hears, e *wire.Error) {
 	req = sallyport.Request{Credential: x.credential, Profile: x.profile, Door: "mcp", Size: x.size}
 	req.Operation.Kind = sallyport.CallTool
 	ok := false
@@ -144,27 +144,27 @@ func (x *exchange) toolRequest() (req sallyport.Request, ask hears, e *wire.Erro
 }
 
 // hearsNothing is what a caller hears that asked for nothing in its request.
-func (x *exchange) hearsNothing() hears {
+func (x *exchange) hearsNothing() reply.Hears {
 	if x.session != nil {
-		return hears{level: int(x.session.logLevel.Load())}
+		return reply.Hears{Level: int(x.session.logLevel.Load())}
 	}
-	return hears{level: -1}
+	return reply.Hears{Level: -1}
 }
 
 // readMeta reads what _meta, and headers in its stead, say about a call.
-func (x *exchange) readMeta(req *sallyport.Request, ask *hears) *wire.Error {
+func (x *exchange) readMeta(req *sallyport.Request, ask *reply.Hears) *wire.Error {
 	if x.meta != nil && !wire.IsObject(x.meta) {
 		return badParams("params._meta must be an object")
 	}
 	var key json.RawMessage
-	parent := ""
+	var said trace.Context
 	for name, v := range wire.Members(x.meta) {
 		switch string(name) {
 		case wire.MetaProgressToken:
 			if !meta.ProgressToken(v) {
 				return badParams("progressToken must be a string or an integer")
 			}
-			ask.token = v
+			ask.Token = v
 		case wire.MetaIdempotencyKey:
 			key = v
 		case wire.MetaTicket:
@@ -178,20 +178,25 @@ func (x *exchange) readMeta(req *sallyport.Request, ask *hears) *wire.Error {
 				return badParams("%s must be a string: the id of a saga", wire.MetaSaga)
 			}
 		case wire.MetaTraceparent:
-			parent, _ = wire.String(v)
+			said.Parent, _ = wire.String(v)
+		case wire.MetaTracestate:
+			said.State, _ = wire.String(v)
+		case wire.MetaBaggage:
+			said.Baggage, _ = wire.String(v)
 		case wire.MetaLogLevel:
 			if level, _ := wire.String(v); x.modern {
-				if ask.level = wire.LogRank(level); ask.level < 0 {
+				if ask.Level = wire.LogRank(level); ask.Level < 0 {
 					return badParams("%s must be one of %s", wire.MetaLogLevel, strings.Join(wire.LogLevels, ", "))
 				}
 			}
 		}
 	}
-	if ask.level >= 0 && x.accept.Stream {
-		req.Level = wire.LogLevels[ask.level]
+	if ask.Level >= 0 && x.accept.Stream {
+		req.Level = wire.LogLevels[ask.Level]
 	}
-	header, _ := only(x.r.Header, "Traceparent") // sent twice, it says nothing
-	req.Trace = trace.Pick(parent, header)
+	parent, _ := only(x.r.Header, "Traceparent") // sent twice, it says nothing
+	c := trace.Choose(said, trace.Context{Parent: parent, State: strings.Join(x.r.Header["Tracestate"], ","), Baggage: strings.Join(x.r.Header["Baggage"], ",")})
+	req.Trace, req.TraceState, req.Baggage = c.Parent, c.State, c.Baggage
 	return x.readKey(req, key)
 }
 

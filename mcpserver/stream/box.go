@@ -137,16 +137,7 @@ type Outlet struct {
 // Serve writes the stream until the client is gone, or Stop closes. The first
 // bytes go out at once, so that nobody between takes the stream for dead.
 func (o Outlet) Serve(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h["Content-Type"] = []string{wire.TypeSSE}
-	h["X-Accel-Buffering"] = []string{"no"}
-	w.WriteHeader(http.StatusOK)
-	rc := http.NewResponseController(w)
-	put := func(b []byte) bool {
-		_ = rc.SetWriteDeadline(time.Now().Add(o.WriteTimeout)) // best effort
-		_, err := w.Write(b)
-		return err == nil && rc.Flush() == nil
-	}
+	put := o.begin(w)
 	hello := wire.AppendComment(nil, "alive")
 	if o.Prime {
 		hello = append(o.id(nil, o.After), "data: \n\n"...)
@@ -184,6 +175,20 @@ func (o Outlet) Serve(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		}
+	}
+}
+
+// begin makes a stream of an answer, and returns what writes to it.
+func (o Outlet) begin(w http.ResponseWriter) (put func([]byte) bool) {
+	h := w.Header()
+	h["Content-Type"] = []string{wire.TypeSSE}
+	h["X-Accel-Buffering"] = []string{"no"}
+	w.WriteHeader(http.StatusOK)
+	rc := http.NewResponseController(w)
+	return func(b []byte) bool {
+		_ = rc.SetWriteDeadline(time.Now().Add(o.WriteTimeout)) // best effort
+		_, err := w.Write(b)
+		return err == nil && rc.Flush() == nil
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package task writes the tasks of stateless clients (SEP-2663): a call that waits
-// for a human. The task is the ticket; nothing is stored beside it.
+// Package task writes the tasks of stateless clients (SEP-2663): calls that wait for a
+// human, or take long. The task is the ticket, or the call; nothing is stored beside them.
 package task
 
 import (
@@ -7,30 +7,56 @@ import (
 	"strings"
 	"time"
 
+	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/wire"
 )
 
-// PollEvery is how often a client should ask whether a human has decided.
+// PollEvery is how often a client should ask how a task is.
 const PollEvery = 2 * time.Second
 
-// A Task is a ticket, and when the task for it was made.
-type Task struct {
-	Ticket string
-	Made   time.Time
+// The statuses of a task.
+const (
+	Working   = "working"
+	Asks      = "input_required"
+	Completed = "completed"
+	Cancelled = "cancelled"
+)
+
+// StatusOf is the status of a task whose call came to an error, and a word on it.
+func StatusOf(e *sallyport.Error) (status, message string) {
+	switch e.Code {
+	case sallyport.Pending, sallyport.InFlight:
+		return Working, e.Message
+	case sallyport.Canceled:
+		return Cancelled, e.Message
+	}
+	return Completed, ""
 }
 
+// A Task is what it stands for, and when it was made.
+type Task struct {
+	Of   string // the id of a ticket, or the sealed name of a call
+	Made time.Time
+}
+
+// IsTicket reports whether a task waits for a human, or did.
+func (t Task) IsTicket() bool { return !strings.HasPrefix(t.Of, "run_") }
+
+// maxID bounds an id, in characters.
+const maxID = 2100
+
 // ID names a task.
-func (t Task) ID() string { return t.Ticket + "." + strconv.FormatInt(t.Made.UnixMilli(), 36) }
+func (t Task) ID() string { return t.Of + "." + strconv.FormatInt(t.Made.UnixMilli(), 36) }
 
 // Read reads an id. The time in it is what the client is told again, and nothing
 // else.
 func Read(id string) (t Task, ok bool) {
-	ticket, at, ok := strings.Cut(id, ".")
+	of, at, ok := strings.Cut(id, ".")
 	ms, err := strconv.ParseInt(at, 36, 64)
-	if !ok || err != nil || ms < 0 || ticket == "" || len(id) > 128 {
+	if !ok || err != nil || ms < 0 || of == "" || len(id) > maxID {
 		return t, false
 	}
-	return Task{ticket, time.UnixMilli(ms)}, true
+	return Task{of, time.UnixMilli(ms)}, true
 }
 
 // Append appends the members of a task.
