@@ -25,11 +25,18 @@ func (se *session) converse(ctx context.Context, job sallyport.Job, r link.Reque
 		r.Desk = se.room.Open(ctx, job)
 		defer r.Desk.Close()
 	}
-	return asked.Converse(ctx, job, r.Desk, func(more []byte) (wire.Message, error) {
+	m, err := asked.Converse(ctx, job, r.Desk, func(more []byte) (wire.Message, error) {
 		r.ID = ids.Add(1)
-		r.Params = append(se.jobMeta(slices.Concat(params, more, []byte(`,"_meta":`)), job, r.ID), '}')
+		if r.Desk != nil {
+			r.Desk.Token(r.ID)
+		}
+		r.Params = append(se.meta().Job(slices.Concat(params, more, []byte(`,"_meta":`)), job, r.ID), '}')
 		return se.link.Exchange(ctx, r)
 	})
+	if err != nil || m.Error != nil || r.Method != "tools/call" {
+		return m, err
+	}
+	return se.await(ctx, job, r, m)
 }
 
 // setLevel has a server with sessions log what a caller wants to hear.

@@ -146,6 +146,16 @@ func (h *hostile) list(m wire.Message) {
 			return
 		}
 		result(m.ID, `{"tools":[`+tool+`],"nextCursor":"more"}`)
+	case "page-fails", "page-fails-later": // the second of two, always or but for the first time
+		if later := h.mode == "page-fails-later" && h.pages <= 2; cursor != "" && !later {
+			write(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32603,"message":"broken page"}}` + "\n")
+		} else if cursor != "" {
+			result(m.ID, `{"tools":[`+tool+`]}`)
+		} else {
+			result(m.ID, `{"tools":[`+echoTool+`],"nextCursor":"2"}`)
+		}
+	case "twins":
+		result(m.ID, `{"tools":[`+echoTool+`,{"name":"echo","description":"another","inputSchema":{"type":"object"}},`+echoTool+`]}`)
 	case "list-hangs":
 	case "list-fails":
 		result(m.ID, `{"tools":null}`)

@@ -101,21 +101,25 @@ func (se *session) pages(ctx context.Context, l *Listing) error {
 	ask := func(ctx context.Context, method string, params json.RawMessage) (wire.Message, error) {
 		return se.request(ctx, method, params, false)
 	}
-	tools, degraded, err := page.All(ctx, ask, "tools/list", "tools", "name")
+	was := se.s.last()
+	tools, err := page.All(ctx, ask, "tools/list", "tools", "name")
 	if errors.Is(err, page.ErrNoList) {
 		err = fmt.Errorf("%w: tools/list has no list of tools", link.ErrMalformed)
 	}
-	if err != nil {
+	if err != nil && (len(tools.Items) == 0 || len(was.Tools) > 0 && was.Degraded == "") {
 		return se.s.fail(err)
 	}
-	if se.echoes.Store(page.Echoes(tools, l.Server)); se.echoes.Load() {
+	if err != nil { // a part is better than nothing, and than another part
+		l.warn("tools/list broke off, so this is a part of the tools: %s", brief(err))
+	}
+	if se.echoes.Store(page.Echoes(tools.Items, l.Server)); se.echoes.Load() {
 		return se.leadsBack()
 	}
-	l.Degraded = degraded
-	for _, raw := range tools {
+	l.Degraded = tools.Degraded
+	l.twice("tools", tools.Twice)
+	for _, raw := range tools.Items {
 		se.addTool(l, raw)
 	}
-	was := se.s.last()
 	for _, more := range []struct {
 		capability, method, member, key string
 		to                              *[]json.RawMessage
@@ -128,15 +132,31 @@ func (se *session) pages(ctx context.Context, l *Listing) error {
 		if wire.Member(se.capabilities, more.capability) == nil {
 			continue
 		}
-		*more.to, degraded, err = page.All(ctx, ask, more.method, more.member, more.key)
-		l.Degraded = cmp.Or(l.Degraded, degraded)
-		if err != nil {
+		list, err := page.All(ctx, ask, more.method, more.member, more.key)
+		*more.to = list.Items
+		l.Degraded = cmp.Or(l.Degraded, list.Degraded)
+		l.twice(more.member, list.Twice)
+		switch {
+		case err != nil && (len(more.was) > 0 || len(list.Items) == 0):
 			*more.to = more.was
-			l.Warnings = append(l.Warnings, fmt.Sprintf("%s failed, so what it said before still counts: %s", more.method, brief(err)))
+			l.warn("%s failed, so what it said before still counts: %s", more.method, brief(err))
+		case err != nil:
+			l.warn("%s broke off, so this is a part of them: %s", more.method, brief(err))
 		}
 	}
 	l.Holds = wire.Member(se.capabilities, "resources") != nil
 	return nil
+}
+
+func (l *Listing) warn(format string, args ...any) {
+	l.Warnings = append(l.Warnings, fmt.Sprintf(format, args...))
+}
+
+// twice tells of names that a server gives to several things.
+func (l *Listing) twice(what string, names []string) {
+	for _, name := range names {
+		l.warn("of several %s that are called %.80q the first is kept", what, name)
+	}
 }
 
 // last is the listing that was passed on last.
@@ -151,7 +171,7 @@ func (se *session) addTool(l *Listing, raw json.RawMessage) {
 	if _, web := se.link.(*webLink); web && se.era == eraModern {
 		if _, err := param.Headers(wire.Member(raw, "inputSchema")); err != nil {
 			name, _ := wire.String(wire.Member(raw, "name"))
-			l.Warnings = append(l.Warnings, fmt.Sprintf("tool %.80q is left out: %v", name, err))
+			l.warn("tool %.80q is left out: %v", name, err)
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,9 +87,47 @@ func everything(t *testing.T, b *upstream.Backend) {
 	if err == nil && !out.IsError {
 		t.Errorf("unknown tool: %.200s", out.Content)
 	}
+	research(t, b)
 	if st := status(t, b, "every"); st.Era != "legacy" || st.Version != "2025-11-25" {
 		t.Errorf("status = %+v", st)
 	}
+}
+
+// research calls the tool that this server takes only as a task, several times at once:
+// each hears of its own stages, and is asked its own question.
+func research(t *testing.T, b *upstream.Backend) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, topic := range []string{"doors", "gates"} {
+		job := backendtest.Job(tool("every", "simulate-research-query"), `{"topic":"`+topic+`","ambiguous":true}`)
+		job.Tool.ByTask, job.Can = true, sallyport.Abilities{Form: true}
+		var mu sync.Mutex
+		said, asked := "", ""
+		job.Notify = func(n sallyport.Notice) {
+			mu.Lock()
+			defer mu.Unlock()
+			said += string(n.Params)
+		}
+		job.Ask = func(_ context.Context, q []sallyport.Question) ([]sallyport.Answer, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked += string(q[0].Params)
+			return []sallyport.Answer{{Result: []byte(`{"action":"accept","content":{"interpretation":"historical ` + topic + `"}}`)}}, nil
+		}
+		wg.Go(func() {
+			out, err := b.Run(t.Context(), job)
+			got, _ := backendtest.Text(out)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || out.IsError || !strings.Contains(got, "historical "+topic) || strings.Contains(string(out.Content), "related-task") {
+				t.Errorf("research: %.300s, %v", got, err)
+			}
+			if !strings.Contains(said, "Gathering sources") || strings.Count(asked, "requestedSchema") != 1 || !strings.Contains(asked, topic) {
+				t.Errorf("research about %s: said %s, asked %s", topic, said, asked)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestNpmEverythingStdio(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -19,6 +18,7 @@ import (
 	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/backend/upstream/param"
 	"sallyport.dev/sallyport/backend/upstream/pipe"
+	"sallyport.dev/sallyport/backend/upstream/request"
 	"sallyport.dev/sallyport/backend/upstream/result"
 	"sallyport.dev/sallyport/backend/upstream/status"
 	"sallyport.dev/sallyport/wire"
@@ -256,7 +256,7 @@ func (se *session) request(ctx context.Context, method string, params json.RawMe
 	}
 	if se.era == eraModern {
 		var err error
-		if params, err = wire.SetMember(params, "_meta", append(se.openMeta(nil, sallyport.Abilities{}), '}')); err != nil {
+		if params, err = wire.SetMember(params, "_meta", append(se.meta().Open(nil, json.RawMessage(`{}`)), '}')); err != nil {
 			return wire.Message{}, err
 		}
 	}
@@ -265,15 +265,9 @@ func (se *session) request(ctx context.Context, method string, params json.RawMe
 	})
 }
 
-// openMeta appends the beginning of a _meta object, up to the closing brace.
-func (se *session) openMeta(dst []byte, can sallyport.Abilities) []byte {
-	if se.era != eraModern {
-		return append(dst, '{')
-	}
-	dst = append(dst, `{"`+wire.MetaProtocolVersion+`":"`...)
-	dst = append(append(dst, se.version...), `","`+wire.MetaClientCapabilities+`":`...)
-	dst = append(append(dst, ask.Capabilities(can)...), `,"`+wire.MetaClientInfo+`":`...)
-	return append(dst, se.s.o.clientInfo()...)
+// meta is what each request says about the session.
+func (se *session) meta() request.Meta {
+	return request.Meta{Modern: se.era == eraModern, Version: se.version, Client: se.s.o.clientInfo()}
 }
 
 // callTool runs one job on the server.
@@ -289,7 +283,7 @@ func (se *session) callTool(ctx context.Context, job sallyport.Job) (sallyport.O
 		}
 		r.Header = header
 	}
-	m, err := se.converse(ctx, job, r, callParams(job))
+	m, err := se.call(ctx, job, r)
 	if err == nil && m.Error != nil {
 		err = m.Error
 		if m.Error.Code == wire.CodeHeaderMismatch {
@@ -306,54 +300,10 @@ func (se *session) callTool(ctx context.Context, job sallyport.Job) (sallyport.O
 	return result.Output(m.Result), nil
 }
 
-// callParams begins the parameters of tools/call, with the arguments.
-func callParams(job sallyport.Job) []byte {
-	b := make([]byte, 0, len(job.Args)+512)
-	b = wire.AppendString(append(b, `{"name":`...), job.Tool.Origin.Name)
-	b = append(b, `,"arguments":`...)
-	if len(job.Args) == 0 {
-		return append(b, `{}`...)
-	}
-	return append(b, job.Args...)
-}
-
-// jobMeta appends the _meta of a request that a job makes.
-func (se *session) jobMeta(b []byte, job sallyport.Job, id int64) []byte {
-	b = se.openMeta(b, job.Can)
-	member := func(name string) {
-		if b[len(b)-1] != '{' {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, '"'), name...), `":`...)
-	}
-	member(wire.MetaProgressToken)
-	b = strconv.AppendInt(b, id, 10)
-	for _, m := range [][2]string{
-		{wire.MetaCallID, job.CallID}, {wire.MetaIdempotencyKey, job.Key}, {wire.MetaTraceparent, job.Trace},
-	} {
-		if m[1] != "" {
-			member(m[0])
-			b = wire.AppendString(b, m[1])
-		}
-	}
-	if job.Level != "" && se.era == eraModern {
-		member(wire.MetaLogLevel)
-		b = wire.AppendString(b, job.Level)
-	}
-	return append(b, '}')
-}
-
 // callHeader is what an HTTP request says in headers about a call.
 func (se *session) callHeader(job sallyport.Job) (map[string]string, error) {
-	header := map[string]string{}
-	if job.Trace != "" {
-		header["Traceparent"] = job.Trace
-	}
-	if job.Key != "" && wire.EncodeHeader(job.Key) == job.Key {
-		header[wire.HeaderIdempotencyKey] = job.Key
-	}
 	if se.era != eraModern {
-		return header, nil
+		return request.Header(job, nil), nil
 	}
 	var params []param.Header
 	if known, ok := se.params.Load(job.Tool.Digest); ok && job.Tool.Digest != "" {
@@ -365,10 +315,5 @@ func (se *session) callHeader(job sallyport.Job) (map[string]string, error) {
 		}
 		se.params.Store(job.Tool.Digest, params)
 	}
-	for _, p := range params {
-		if value, ok := p.Value(job.Args); ok {
-			header[wire.HeaderParamPrefix+p.Name] = value
-		}
-	}
-	return header, nil
+	return request.Header(job, params), nil
 }

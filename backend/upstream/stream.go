@@ -108,11 +108,11 @@ func (l *webLink) event(data []byte, r link.Request) (m wire.Message, found bool
 		if l.se.era == eraLegacy { // modern servers must not ask
 			desk := r.Desk
 			if r.Method == "" { // the standing stream, which is nobody's
-				desk = l.se.room.Only()
+				desk = l.se.room.Of(m)
 			}
 			desk.Take(m, l.Send)
 		}
-	case m.Method == "notifications/progress" || m.Method == "notifications/message":
+	case r.Method != "" && (m.Method == "notifications/progress" || m.Method == "notifications/message"):
 		// The stream belongs to this one call.
 		r.Notify(sallyport.Notice{Method: m.Method, Params: m.Params})
 	default:

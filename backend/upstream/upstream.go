@@ -9,6 +9,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -355,10 +356,7 @@ func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output,
 	if err != nil {
 		return sallyport.Output{}, err
 	}
-	limit := job.Timeout
-	if limit <= 0 {
-		limit = b.o.Call
-	}
+	limit := cmp.Or(max(job.Timeout, 0), b.o.Call)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	if job.Ask != nil { // who asks its client bounds the call, and stops the clock meanwhile
 		bounded = ctx

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -34,9 +35,11 @@ type Desk struct {
 	ask    sallyport.Ask // nil: the client cannot be asked
 	tell   func(sallyport.Notice)
 
-	mu   sync.Mutex // guards what follows
-	open map[string]context.CancelCauseFunc
-	urls map[string]chan struct{} // elicitationId → closed when its user is done
+	mu    sync.Mutex // guards what follows
+	open  map[string]context.CancelCauseFunc
+	urls  map[string]chan struct{} // elicitationId → closed when its user is done
+	token string                   // of the call's progress
+	task  string                   // that the server made of the call, "" if it made none
 }
 
 // A Room is all the calls of one connection.
@@ -86,6 +89,83 @@ func (r *Room) Only() *Desk {
 	return nil
 }
 
+// Of is the desk of the call that a request belongs to: the one whose task it names,
+// else the only one. Where it may be of several, it is nobody's.
+func (r *Room) Of(m wire.Message) *Desk {
+	id, ok := wire.String(wire.Path(m.Params, "_meta", related, "taskId"))
+	if !ok {
+		return r.Only()
+	}
+	var of *Desk
+	for _, d := range r.all() {
+		if !d.named(func() bool { return d.task == id }) {
+			continue
+		}
+		if of != nil { // the server gave several calls the same task
+			return nil
+		}
+		of = d
+	}
+	return of
+}
+
+// related is the member of _meta by which a server names a task.
+const related = "io.modelcontextprotocol/related-task"
+
+// Plain is a result, or the parameters of a request, without the name of the server's
+// task, which means nothing to a client here.
+func Plain(result json.RawMessage) json.RawMessage {
+	meta := wire.Member(result, "_meta")
+	if wire.Member(meta, related) == nil {
+		return result
+	}
+	meta, err := wire.RemoveMember(meta, related)
+	if err != nil {
+		return result
+	}
+	if string(meta) == "{}" {
+		if result, err = wire.RemoveMember(result, "_meta"); err == nil {
+			return result
+		}
+	}
+	if out, err := wire.SetMember(result, "_meta", meta); err == nil {
+		return out
+	}
+	return result
+}
+
+func (d *Desk) named(is func() bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return is()
+}
+
+// Token notes under which token the server tells of the call's progress.
+func (d *Desk) Token(id int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.token = strconv.FormatInt(id, 10)
+}
+
+// Task notes that the server made a task of the call.
+func (d *Desk) Task(id string) {
+	if d != nil {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.task = id
+	}
+}
+
+// progress passes what was said of a call on, which is answered with a task already.
+func (r *Room) progress(m wire.Message) {
+	token := string(wire.Member(m.Params, wire.MetaProgressToken))
+	for _, d := range r.all() {
+		if d.named(func() bool { return d.task != "" && d.token == token }) {
+			d.tell(sallyport.Notice{Method: m.Method, Params: m.Params})
+		}
+	}
+}
+
 // Empty reports whether there is no call.
 func (r *Room) Empty() bool {
 	r.mu.Lock()
@@ -102,9 +182,11 @@ func (r *Room) all() (all []*Desk) {
 	return all
 }
 
-// Notice takes a notification about a question, and reports whether it was one.
+// Notice takes a notification about a call or a question, and reports whether it was one.
 func (r *Room) Notice(m wire.Message) bool {
 	switch m.Method {
+	case "notifications/progress":
+		r.progress(m)
 	case "notifications/cancelled":
 		key := wire.IDKey(wire.Member(m.Params, "requestId"))
 		for _, d := range r.all() {
@@ -191,7 +273,7 @@ func (d *Desk) Take(m wire.Message, send func(context.Context, wire.Message) err
 			defer d.mu.Unlock()
 			delete(d.open, key)
 		}()
-		answers, err := d.ask(ctx, []sallyport.Question{{Method: m.Method, Params: m.Params}})
+		answers, err := d.ask(ctx, []sallyport.Question{{Method: m.Method, Params: Plain(m.Params)}})
 		if !errors.Is(context.Cause(ctx), errTakenBack) { // which needs no response
 			deliver(send, answer(m.ID, answers, errors.Join(err, ctx.Err())))
 		}

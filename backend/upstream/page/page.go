@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"sallyport.dev/sallyport/wire"
@@ -16,6 +17,7 @@ const (
 	maxPages = 100
 	maxItems = 20_000
 	maxBytes = 64 << 20
+	maxTwice = 10
 )
 
 // ErrNoList is that of an answer that has no list where one is due.
@@ -24,44 +26,59 @@ var ErrNoList = errors.New("it has no list")
 // An Ask sends one request of the gateway's own.
 type Ask func(ctx context.Context, method string, params json.RawMessage) (wire.Message, error)
 
+// A List is what a server has of one kind.
+type List struct {
+	Items    []json.RawMessage
+	Degraded string   // "pagination" or "size" if the list did not come to an end
+	Twice    []string // keys of different items, of which the first is kept
+}
+
 // All fetches a list: member of the results of method. Of items with the same
 // key the first is kept; those without one are kept too, for others to say what
-// is wrong with them. A server that does not know the method has none.
-//
-// degraded is "pagination" or "size" if the list did not come to an end.
-func All(ctx context.Context, ask Ask, method, member, key string) (items []json.RawMessage, degraded string, err error) {
-	seen, cursors, size := map[string]bool{}, map[string]bool{}, 0
+// is wrong with them. A server that does not know the method has none. With an
+// error, what came before it is still there.
+func All(ctx context.Context, ask Ask, method, member, key string) (l List, err error) {
+	seen, cursors, size := map[string]string{}, map[string]bool{}, 0
 	params := json.RawMessage(nil)
 	for page := range maxPages {
 		m, err := ask(ctx, method, params)
 		if err == nil && m.Error != nil {
 			if err = m.Error; m.Error.Code == wire.CodeMethodNotFound && page == 0 {
-				return nil, "", nil
+				return l, nil
 			}
-		}
-		if err != nil {
-			if page > 0 && ctx.Err() != nil {
-				return items, "pagination", nil
-			}
-			return nil, "", err
 		}
 		list := wire.Member(m.Result, member)
-		if len(list) == 0 || list[0] != '[' {
-			return nil, "", ErrNoList
+		if err == nil && (len(list) == 0 || list[0] != '[') {
+			err = ErrNoList
+		}
+		if err != nil {
+			if l.Degraded = ""; page > 0 {
+				l.Degraded = "pagination"
+			}
+			if page > 0 && ctx.Err() != nil {
+				err = nil
+			}
+			return l, err
 		}
 		for raw := range wire.Elements(list) {
 			size += len(raw)
-			if len(items) >= maxItems || size > maxBytes {
-				return items, "size", nil
+			if len(l.Items) >= maxItems || size > maxBytes {
+				l.Degraded = "size"
+				return l, nil
 			}
-			if k := keyOf(raw, key); !seen[k] {
-				seen[k] = true
-				items = append(items, raw)
+			k := keyOf(raw, key)
+			first, known := seen[k]
+			switch {
+			case !known:
+				seen[k] = string(raw)
+				l.Items = append(l.Items, raw)
+			case first != string(raw) && len(l.Twice) < maxTwice && !slices.Contains(l.Twice, k):
+				l.Twice = append(l.Twice, k)
 			}
 		}
 		cursor := wire.Member(m.Result, "nextCursor")
 		if cursor == nil || wire.IsNull(cursor) {
-			return items, "", nil
+			return l, nil
 		}
 		text, ok := wire.String(cursor)
 		if !ok || cursors[text] {
@@ -70,7 +87,8 @@ func All(ctx context.Context, ask Ask, method, member, key string) (items []json
 		cursors[text] = true
 		params = append(wire.AppendString([]byte(`{"cursor":`), text), '}')
 	}
-	return items, "pagination", nil
+	l.Degraded = "pagination"
+	return l, nil
 }
 
 // Echoes reports whether a list of tools has in it what a gateway shows of that same

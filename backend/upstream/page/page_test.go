@@ -25,7 +25,7 @@ func TestFO05AllPages(t *testing.T) {
 		"tools/list": {"tools", "name"}, "resources/list": {"resources", "uri"}, "resources/templates/list": {"resourceTemplates", "uriTemplate"}, "prompts/list": {"prompts", "name"},
 	} {
 		pages := 0
-		items, degraded, err := page.All(t.Context(), paged(&pages, func(n int, cursor string) string {
+		l, err := page.All(t.Context(), paged(&pages, func(n int, cursor string) string {
 			if want := map[int]string{1: "", 2: "p1", 3: "p2", 4: "p3"}[n]; cursor != want {
 				t.Errorf("page %d is asked for by %q", n, cursor)
 			}
@@ -39,8 +39,8 @@ func TestFO05AllPages(t *testing.T) {
 			}
 			return fmt.Sprintf(`{"%s":[%s]%s}`, names[0], list[1:], next)
 		}), method, names[0], names[1])
-		if err != nil || degraded != "" || len(items) != 100 || pages != 4 {
-			t.Errorf("%s: %d items on %d pages, %q, %v", method, len(items), pages, degraded, err)
+		if err != nil || l.Degraded != "" || len(l.Items) != 100 || l.Twice != nil || pages != 4 {
+			t.Errorf("%s: %d items on %d pages, %q, %v", method, len(l.Items), pages, l.Degraded, err)
 		}
 	}
 }
@@ -55,11 +55,35 @@ func TestFO06PagesWithoutEnd(t *testing.T) {
 		"ever new ones": {func(n int) string { return fmt.Sprint(n) }, 100}, "empty ones": {func(int) string { return "" }, 2},
 	} {
 		pages := 0
-		items, degraded, err := page.All(t.Context(), paged(&pages, func(n int, _ string) string {
+		l, err := page.All(t.Context(), paged(&pages, func(n int, _ string) string {
 			return fmt.Sprintf(`{"prompts":[{"name":"a"},{"odd":1}],"nextCursor":"%s"}`, tt.cursor(n))
 		}), "prompts/list", "prompts", "name")
-		if err != nil || degraded != "pagination" || len(items) != 2 || pages > tt.most {
-			t.Errorf("%s: %d items on %d pages, %q, %v", name, len(items), pages, degraded, err)
+		if err != nil || l.Degraded != "pagination" || len(l.Items) != 2 || l.Twice != nil || pages > tt.most {
+			t.Errorf("%s: %d items on %d pages, %q, %v", name, len(l.Items), pages, l.Degraded, err)
 		}
+	}
+}
+
+// FO-06: what came before a page that fails is told, with the error.
+func TestFO06LaterPageFails(t *testing.T) {
+	ask := func(_ context.Context, _ string, params json.RawMessage) (wire.Message, error) {
+		if params != nil {
+			return wire.Message{Error: &wire.Error{Code: wire.CodeInternal, Message: "no"}}, nil
+		}
+		return wire.Message{Result: json.RawMessage(`{"tools":[{"name":"a"}],"nextCursor":"2"}`)}, nil
+	}
+	if l, err := page.All(t.Context(), ask, "tools/list", "tools", "name"); err == nil || l.Degraded != "pagination" || len(l.Items) != 1 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// Of two different things with one name the first is kept, and it is told.
+func TestEqualNames(t *testing.T) {
+	pages := 0
+	l, err := page.All(t.Context(), paged(&pages, func(int, string) string {
+		return `{"tools":[{"name":"a","x":1},{"name":"b"},{"name":"a","x":2},{"name":"b"},{"name":"a","x":3}]}`
+	}), "tools/list", "tools", "name")
+	if err != nil || len(l.Items) != 2 || string(l.Items[0]) != `{"name":"a","x":1}` || fmt.Sprint(l.Twice) != "[a]" {
+		t.Errorf("%s, %v, %v", l.Items, l.Twice, err)
 	}
 }

@@ -222,7 +222,7 @@ func (l *Pipe) receive(text []byte) {
 	case m.IsResponse():
 		l.deliver(m.ID, answer{msg: m})
 	case m.IsRequest():
-		l.o.Room.Only().Take(m, l.Send)
+		l.o.Room.Of(m).Take(m, l.Send)
 	default:
 		l.notice(m)
 	}
@@ -269,7 +269,9 @@ func (l *Pipe) notice(m wire.Message) {
 			case w.events <- sallyport.Notice{Method: m.Method, Params: m.Params}:
 			default:
 			}
+			return
 		}
+		l.o.Room.Notice(m)
 	default:
 		if !l.o.Room.Notice(m) {
 			l.o.Heard(m)

@@ -1,0 +1,40 @@
+package upstream_test
+
+import (
+	"strings"
+	"testing"
+
+	"sallyport.dev/sallyport/test/await"
+)
+
+// FO-06: of a server whose second page always fails, the first is kept as a part, which
+// its status says; and a part takes no whole list's place.
+func TestFO06_LaterPageAlwaysFails(t *testing.T) {
+	b := open(t, options(), server("s", "page-fails"))
+	await.That(t, "a part is listed", func() bool {
+		st := status(t, b, "s")
+		return st.Tools == 1 && st.Degraded == "pagination" && strings.Contains(strings.Join(st.Warnings, " "), "broken page")
+	})
+	for range 2 {
+		if l, err := b.Tools(t.Context(), "s"); err != nil || len(l.Tools) != 1 || l.Degraded == "" {
+			t.Errorf("%+v, %v", l, err)
+		}
+	}
+	b = open(t, options(), server("s", "page-fails-later"))
+	await.That(t, "all is listed", func() bool { st := status(t, b, "s"); return st.Tools == 2 && st.Degraded == "" })
+	if _, err := b.Tools(t.Context(), "s"); err == nil || !strings.Contains(err.Error(), "broken page") {
+		t.Errorf("%v", err)
+	}
+	if st := status(t, b, "s"); st.Tools != 2 || !strings.Contains(st.Error, "broken page") {
+		t.Errorf("a part took the place of the whole: %+v", st)
+	}
+}
+
+// Of two tools with one name the first is kept, and the status says that there is another.
+func TestEqualNamesAreTold(t *testing.T) {
+	b := open(t, options(), server("s", "twins"))
+	await.That(t, "it is listed", func() bool { return status(t, b, "s").Tools == 1 })
+	if st := status(t, b, "s"); len(st.Warnings) != 1 || !strings.Contains(st.Warnings[0], `"echo" the first is kept`) {
+		t.Errorf("%v", st.Warnings)
+	}
+}
