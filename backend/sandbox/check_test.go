@@ -6,16 +6,17 @@ import (
 	"path/filepath"
 	"testing"
 
+	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/sandbox"
-	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/sandboxd"
+	"sallyport.dev/sallyport/tier"
 )
 
 // probed is a tier that works and runs nothing.
-type probed struct{ sandboxd.Tier }
+type probed struct{ tier.Tier }
 
 func (probed) Probe(context.Context, string) (string, error) { return "systrap", nil }
-func (probed) List() []gvisor.Running                        { return nil }
+func (probed) List() []tier.Running                          { return nil }
 
 // A host that is gone is not ready, however well it worked before.
 func TestCheckNoticesThatTheHostIsGone(t *testing.T) {
@@ -24,7 +25,7 @@ func TestCheckNoticesThatTheHostIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := sandboxd.NewServer(sandboxd.Config{GVisor: probed{}}).Register()
+	host := sandboxd.NewServer(sandboxd.Config{Tiers: map[string]tier.Tier{sallyport.TierGVisor: probed{}}}).Register()
 	go host.Serve(l) //nolint:errcheck // it ends when it is stopped
 	b, err := sandbox.Dial(path, sandbox.Options{})
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -39,19 +37,20 @@ var languages = map[string]language{
 	"shell":      {"main.sh", []string{"bash"}},
 }
 
-// module finds code that Node can only load as an ES module.
-var module = regexp.MustCompile(`(?m)^[ \t]*(?:import[ \t]+[\w{*"']|export[ \t]+[\w{*])`)
-
 // command turns a job into what runs.
 func command(job sallyport.Job) (Command, error) {
-	c := Command{Tier: job.Tier, Limits: job.Limits.Or(sallyport.DefaultLimits()), CallID: job.CallID, Files: map[string][]byte{}, Reach: job.Egress, Image: job.Tool.Manifest.Image}
+	c := Command{Tier: job.Tier, Limits: job.Limits.Or(sallyport.DefaultLimits()), CallID: job.CallID, Owner: owner(job.Who), Files: map[string][]byte{}, Reach: job.Egress, Image: job.Tool.Manifest.Image, GPU: job.Tool.Manifest.GPU}
 	script := job.Tool.Code
 	if script == nil {
 		return c, refuse(sallyport.Internal, "report this", "the tool %q has no code to run in a sandbox", job.Tool.Name)
 	}
+	if script.Language == wasm {
+		c.placeModule(job)
+		return c, nil
+	}
 	lang, ok := languages[script.Language]
 	if !ok {
-		return c, refuse(sallyport.Unavailable, "use python, javascript or shell", "the tool's language %.40q is not known", script.Language)
+		return c, refuse(sallyport.Unavailable, "use python, javascript, shell or wasm", "the tool's language %.40q is not known", script.Language)
 	}
 	source := script.Source
 	if source == "" {
@@ -81,15 +80,7 @@ func command(job sallyport.Job) (Command, error) {
 	if c.Session != nil {
 		return c, nil
 	}
-	if script.Language == "javascript" && (module.MatchString(source) || len(sallyport.ScriptTools(job.Tool, job.Args)) > 0) {
-		lang.file = "main.mjs"
-	}
-	if _, taken := c.Files[lang.file]; taken {
-		return c, refuse(sallyport.Invalid, "give the file another name", "files: %q is the name under which the code itself is stored", lang.file)
-	}
-	c.Files[lang.file] = []byte(source)
-	c.Argv = append(slices.Clone(lang.argv), lang.file)
-	return c, nil
+	return c, c.place(job, lang, source)
 }
 
 // parseArguments reads the arguments of a built-in tool. The schema was checked

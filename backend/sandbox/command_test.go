@@ -13,7 +13,7 @@ import (
 func job(lang, args string) sallyport.Job {
 	return sallyport.Job{
 		Tool: sallyport.Tool{Name: "run_" + lang, Code: &sallyport.Script{Language: lang}}, Args: json.RawMessage(args),
-		Tier: tierGVisor, Limits: sallyport.DefaultLimits(),
+		Tier: sallyport.TierGVisor, Limits: sallyport.DefaultLimits(),
 	}
 }
 
@@ -175,7 +175,7 @@ func TestPresent(t *testing.T) {
 		}
 		return m
 	}
-	m := get(job("python", ``), Outcome{Stdout: []byte("a\xff"), Stderr: []byte("warn"), ExitCode: 3, SandboxID: "x", Tier: tierGVisor})
+	m := get(job("python", ``), Outcome{Stdout: []byte("a\xff"), Stderr: []byte("warn"), ExitCode: 3, SandboxID: "x", Tier: sallyport.TierGVisor})
 	if m.IsError || m.StructuredContent["stdout"] != "Yf8=" || m.StructuredContent["stdout_encoding"] != "base64" ||
 		m.StructuredContent["stderr"] != "warn" || m.StructuredContent["stderr_encoding"] != nil || m.StructuredContent["exit_code"] != 3.0 {
 		t.Errorf("%+v", m)

@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,8 +31,18 @@ func (h host) listen(t *testing.T) (socket string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Wait() }) // after its context
-	await.That(t, "the host listens", func() bool { _, err := os.Stat(socket); return err == nil })
+	await.That(t, "the host listens", func() bool { return answers(socket) })
 	return socket
+}
+
+// answers tells whether somebody takes connections at a socket: its file is there
+// a moment earlier.
+func answers(socket string) bool {
+	c, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	return c.Close() == nil
 }
 
 func dialAs(t *testing.T, socket, key string) *sandbox.Backend {

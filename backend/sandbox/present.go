@@ -21,6 +21,8 @@ type facts struct {
 	StderrEncoding string   `json:"stderr_encoding,omitempty"`
 	DurationMS     int64    `json:"duration_ms"`
 	Tier           string   `json:"tier"`
+	TierReason     string   `json:"tier_reason,omitempty"` // why it is that one
+	Accelerator    string   `json:"accelerator,omitempty"` // of a virtual machine
 	SandboxID      string   `json:"sandbox_id"`
 	Truncated      bool     `json:"truncated"`
 	KilledBy       string   `json:"killed_by,omitempty"`
@@ -59,7 +61,7 @@ const metaRun = "dev.sallyport/run"
 // present makes a CallToolResult. A program that failed by itself is a result;
 // isError says that the run did not come to its own end.
 func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
-	f := factsOf(o)
+	f := factsOf(job, o)
 	result := map[string]any{"structuredContent": f}
 	isError := o.KilledBy != ""
 	if own := job.Tool.Code; own != nil && own.Source != "" && job.Tool.OutputSchema != nil {
@@ -78,9 +80,9 @@ func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
 		Connections: o.Connections, Receipt: o.Receipt}, err
 }
 
-func factsOf(o Outcome) facts {
+func factsOf(job sallyport.Job, o Outcome) facts {
 	f := facts{
-		ExitCode: o.ExitCode, Signal: o.Signal, DurationMS: o.Duration.Milliseconds(), Tier: o.Tier, SandboxID: o.SandboxID,
+		ExitCode: o.ExitCode, Signal: o.Signal, DurationMS: o.Duration.Milliseconds(), Tier: o.Tier, TierReason: job.TierReason, SandboxID: o.SandboxID,
 		Truncated: o.Truncated, KilledBy: o.KilledBy, LimitsHit: o.LimitsHit, PeakMemory: o.PeakMemory,
 		Session: o.Session, SessionNew: o.New, SessionEnded: o.Ended, Lost: o.Lost, Job: o.Job,
 	}
@@ -89,6 +91,9 @@ func factsOf(o Outcome) facts {
 	}
 	f.LeftOut = o.LeftOut[:min(len(o.LeftOut), maxLeftOut)]
 	f.Connections, f.Denied, f.Receipt = o.Connections, denied(o.Connections), o.Receipt
+	if o.Receipt != nil {
+		f.Accelerator = o.Receipt.Accel
+	}
 	f.Stdout, f.StdoutEncoding = lossless(o.Stdout)
 	f.Stderr, f.StderrEncoding = lossless(o.Stderr)
 	return f
@@ -159,6 +164,10 @@ func texts(o Outcome, l sallyport.Limits) []content {
 			notes = append(notes, fmt.Sprintf("It was refused more than %d processes.", l.Processes))
 		case "disk":
 			notes = append(notes, fmt.Sprintf("It was refused more than %d KiB of disk.", l.Disk>>10))
+		case "memory":
+			if o.KilledBy == "" {
+				notes = append(notes, fmt.Sprintf("It was refused more than %d MiB of memory.", l.Memory>>20))
+			}
 		case "output":
 			notes = append(notes, fmt.Sprintf("Only the first %d bytes of its output were kept.", l.Output))
 		}

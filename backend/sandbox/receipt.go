@@ -12,7 +12,7 @@ func receipt(r *sandboxpb.Receipt) *sallyport.Receipt {
 	}
 	l := r.GetLimits()
 	out := &sallyport.Receipt{
-		Tier: r.Tier, Platform: r.Platform, Runtime: r.Runtime, Kernel: r.Kernel, Image: r.Image, Warm: r.Warm, Exit: r.Exit,
+		Tier: r.Tier, Platform: r.Platform, Accel: r.Accelerator, Runtime: r.Runtime, Kernel: r.Kernel, Image: r.Image, Warm: r.Warm, Exit: r.Exit,
 		Limits: sallyport.AppliedLimits{
 			Memory: l.GetMemoryBytes(), CPUs: l.GetCpus(), Processes: int(l.GetProcesses()), Disk: l.GetDiskBytes(),
 			Output: l.GetOutputBytes(), Timeout: l.GetTimeoutMs(),

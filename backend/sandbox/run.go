@@ -14,24 +14,32 @@ import (
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
 )
 
-const tierGVisor = "gvisor"
-
 // A Command is one program to run in a sandbox.
 type Command struct {
 	Argv   []string
 	Env    []string          // NAME=value
 	Files  map[string][]byte // by path, relative to the working folder
 	Stdin  []byte
+	Module *Module // what runs, in a tier without programs; Argv are then its name and its arguments
+	GPU    bool
 	Tier   string // "" means gvisor
 	Image  string // "" means the backend's
 	Limits sallyport.Limits
 	CallID string
+	Owner  string   // opaque: see owner
 	Reach  []string // host:port, all that it may reach
 	Inject []Injection
 
 	Session *SessionRun                 // where it runs, if not in a sandbox of its own; Argv is then not used
 	Talk    Script                      // that the program may call; nil if nothing
 	Told    func(stderr bool, b []byte) // of output as it comes; may be nil
+}
+
+// A Module is code for a runtime that a tier brings along.
+type Module struct {
+	Language string // "javascript", "wasm"
+	Code     []byte
+	Digest   string // of wasm, sha256 in hex, "" if it is not known: the host may have it
 }
 
 // An Injection is a secret that the egress broker adds to requests to one host,
@@ -77,14 +85,14 @@ type Artifact struct {
 // Exec runs one command to its end. Limits that are zero take their defaults.
 func (b *Backend) Exec(ctx context.Context, c Command) (Outcome, error) {
 	if c.Tier == "" {
-		c.Tier = tierGVisor
+		c.Tier = sallyport.TierGVisor
 	}
-	if c.Image == "" {
+	if c.Image == "" && c.Module == nil {
 		c.Image = b.o.Image
 	}
 	l := c.Limits.Or(sallyport.DefaultLimits())
 	req := &sandboxpb.RunRequest{
-		Tier: c.Tier, Image: c.Image, Argv: c.Argv, Env: c.Env, Stdin: c.Stdin, CallId: c.CallID, Reach: c.Reach,
+		Tier: c.Tier, Image: c.Image, Argv: c.Argv, Env: c.Env, Stdin: c.Stdin, CallId: c.CallID, Owner: c.Owner, Reach: c.Reach, Gpu: c.GPU,
 		Limits: &sandboxpb.Limits{
 			TimeoutMs: max(1, l.Timeout.Milliseconds()), MemoryBytes: l.Memory, Processes: int32(min(l.Processes, 1<<20)),
 			DiskBytes: l.Disk, OutputBytes: l.Output, Cpus: l.CPUs,
@@ -100,7 +108,7 @@ func (b *Backend) Exec(ctx context.Context, c Command) (Outcome, error) {
 	if ctx.Err() != nil {
 		return Outcome{}, ctx.Err()
 	}
-	r, err := b.ask(ctx, req, c)
+	r, err := b.asked(ctx, req, c)
 	if status.Code(err) == codes.DeadlineExceeded {
 		awaitDeadline(ctx) // the host's clock may be a moment ahead
 	}
@@ -108,7 +116,11 @@ func (b *Backend) Exec(ctx context.Context, c Command) (Outcome, error) {
 		return Outcome{}, ctx.Err()
 	}
 	if err != nil {
-		return Outcome{}, sandboxpb.FromStatus(err)
+		err = sandboxpb.FromStatus(err)
+		if e, ok := errors.AsType[*sallyport.Error](err); ok && e.Code == sallyport.Unavailable && e.RetryAfter == 0 { // not just busy
+			b.doubt(c.Tier)
+		}
+		return Outcome{}, err
 	}
 	out := Outcome{
 		ExitCode: int(r.ExitCode), Signal: r.Signal, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated,
@@ -176,6 +188,9 @@ func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output,
 		return b.session(ctx, job)
 	}
 	c, err := command(job)
+	if err == nil {
+		err = b.load(&c, job)
+	}
 	if err != nil {
 		return sallyport.Output{}, err
 	}
@@ -195,7 +210,7 @@ func (b *Backend) Run(ctx context.Context, job sallyport.Job) (sallyport.Output,
 	}
 	if job.Watched && len(secrets) == 0 { // what holds secrets is cleaned as a whole only
 		c.Told = tell(job.Notify)
-		if c.Session == nil { // there it always does
+		if c.Session == nil && c.Module == nil { // there it always does
 			c.Env = append(c.Env, unbuffered)
 		}
 	}

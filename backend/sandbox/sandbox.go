@@ -35,6 +35,7 @@ type Secrets interface {
 type Options struct {
 	Image   string     // name or digest; "" means "default"
 	Secrets Secrets    // nil refuses tools that are granted secrets
+	Modules Modules    // nil refuses tools of language wasm
 	Key     []byte     // of this gateway, the same after a restart: a host that serves several knows it by it; nil means a new one
 	News    func(News) // of servers in sandboxes; must not block; nil drops
 }
@@ -57,9 +58,7 @@ type Backend struct {
 
 	scripts OpenScript // nil: programs call no tools
 
-	mu        sync.Mutex
-	probed    time.Time // of the last probe
-	probeErr  error
+	tiers     standings
 	closeOnce sync.Once
 }
 
@@ -182,29 +181,7 @@ func open(o Options, dial func(context.Context, string) (net.Conn, error)) (*Bac
 
 // Info implements sallyport.Backend.
 func (b *Backend) Info() sallyport.Info {
-	return sallyport.Info{Name: "sandbox", Isolation: tierGVisor}
-}
-
-// retryProbe is how long a failed probe is believed.
-const retryProbe = 10 * time.Second
-
-// Check implements sallyport.Backend: it has the host really run a program in
-// gVisor, once, and after that only answer; a failure is tried again after a while.
-func (b *Backend) Check(ctx context.Context) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.probed.IsZero() && b.probeErr == nil {
-		return b.alive(ctx)
-	}
-	if !b.probed.IsZero() && time.Since(b.probed) < retryProbe {
-		return b.probeErr
-	}
-	_, err := b.api.Probe(ctx, &sandboxpb.ProbeRequest{Tier: tierGVisor, Image: b.o.Image})
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	b.probed, b.probeErr = time.Now(), sandboxpb.FromStatus(err)
-	return b.probeErr
+	return sallyport.Info{Name: "sandbox", Isolation: sallyport.TierGVisor}
 }
 
 // alive asks a host that worked once whether it is still there.

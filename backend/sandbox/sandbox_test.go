@@ -142,7 +142,7 @@ func TestRun(t *testing.T) {
 	})
 	t.Run("tier that is not here", func(t *testing.T) {
 		j := codeJob(tools["run_shell"], `{"code":"true"}`)
-		j.Tier = "microvm"
+		j.Tier = "none"
 		if _, err := b.Run(t.Context(), j); sallyport.CodeOf(err) != sallyport.Unavailable || !errors.Is(err, sallyport.ErrNotExecuted) {
 			t.Errorf("got %v", err)
 		}

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/payload"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A Script is what a program in a sandbox may call while it runs. (script)
@@ -78,7 +78,7 @@ func (b *Backend) script(ctx context.Context, job sallyport.Job, c Command, tool
 		return sallyport.Output{}, err
 	}
 	if err != nil { // it was stopped before it could tell anything
-		out = Outcome{ExitCode: 137, Signal: "SIGKILL", Tier: tierGVisor}
+		out = Outcome{ExitCode: 137, Signal: "SIGKILL", Tier: job.Tier}
 	}
 	return presentScript(job, out, calls, stopped, untrusted)
 }
@@ -134,7 +134,7 @@ func speak(ctx context.Context, cancel context.CancelFunc, stream grpc.BidiStrea
 // Its key is used up by a run that came to its own good end; any other may be made
 // again, and does nothing twice.
 func presentScript(job sallyport.Job, o Outcome, calls []sallyport.ScriptCall, stopped *sallyport.Error, untrusted bool) (sallyport.Output, error) {
-	f := factsOf(o)
+	f := factsOf(job, o)
 	f.Calls = calls
 	if f.Calls == nil {
 		f.Calls = []sallyport.ScriptCall{}

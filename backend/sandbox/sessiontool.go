@@ -46,7 +46,7 @@ func sessionTool() sallyport.Tool {
 		}),
 		Origin:   sallyport.Origin{Backend: "sandbox", Name: sallyport.FilesTool},
 		Code:     &sallyport.Script{Language: sessionLanguage},
-		Manifest: sallyport.Manifest{Trust: "agent", Tiers: []string{tierGVisor}},
+		Manifest: sallyport.Manifest{Trust: "agent", Tiers: []string{sallyport.TierGVisor}},
 	}
 }
 

@@ -57,12 +57,18 @@ func withImages(input json.RawMessage, images sallyport.Images) json.RawMessage 
 }
 
 func tool(name, lang, description, code string) sallyport.Tool {
+	tiers := []string{sallyport.TierGVisor, sallyport.TierMicroVM}
+	strength := "How strongly the program is isolated: gvisor where nothing is said; microvm is a virtual machine with a kernel of its own."
+	if lang == "javascript" {
+		tiers = []string{sallyport.TierGVisor, sallyport.TierIsolate, sallyport.TierMicroVM}
+		strength += " isolate is a V8 isolate, for short JavaScript without Node's modules: it starts in milliseconds; stdin is a string of that name."
+	}
 	return sallyport.Tool{
 		Name: name, Description: description,
-		InputSchema: inputSchema(code), OutputSchema: OutputSchema(),
+		InputSchema: inputSchema(code, tiers, strength), OutputSchema: OutputSchema(),
 		Origin:   sallyport.Origin{Backend: "sandbox", Name: name},
 		Code:     &sallyport.Script{Language: lang},
-		Manifest: sallyport.Manifest{Trust: "agent", Tiers: []string{tierGVisor}},
+		Manifest: sallyport.Manifest{Trust: "agent", Tiers: tiers},
 	}
 }
 
@@ -72,7 +78,7 @@ type schema map[string]any
 // holds no more. The size of a whole request is bounded before.
 const maxText = 64 << 20
 
-func inputSchema(code string) json.RawMessage {
+func inputSchema(code string, tiers []string, strength string) json.RawMessage {
 	return marshal(schema{
 		"type":     "object",
 		"required": []string{"code"},
@@ -81,7 +87,7 @@ func inputSchema(code string) json.RawMessage {
 			"stdin":           schema{"type": "string", "maxLength": maxText, "description": "What the program reads from its standard input."},
 			"files":           schema{"type": "object", "additionalProperties": schema{"type": "string", "maxLength": maxText}, "maxProperties": 999, "description": "Files to make in the working folder, by relative path, such as {\"data/in.csv\": \"a,b\\n\"}."},
 			"timeout_seconds": schema{"type": "number", "exclusiveMinimum": 0, "maximum": sallyport.DefaultLimits().Timeout.Seconds(), "description": "Ends the program after this many seconds."},
-			"tier":            schema{"type": "string", "enum": []string{tierGVisor}, "description": "How strongly the program is isolated."},
+			"tier":            schema{"type": "string", "enum": tiers, "description": strength},
 			"session":         schema{"type": "string", "pattern": sessionPattern, "maxLength": 64, "description": "Keeps the sandbox under this name for your next calls: variables of Python and JavaScript, the folder and exported variables of the shell, files. It ends when it is idle or when a call is killed."},
 			"background":      schema{"type": "boolean", "description": "Only with session: starts the program, as a process of its own, and answers at once with a job number; sandbox_session reads its output."},
 			"network":         schema{"type": "string", "enum": []string{"none"}, "description": "A call can only take the network away."},
@@ -106,10 +112,12 @@ func OutputSchema() json.RawMessage {
 			"stderr_encoding":   encoding,
 			"duration_ms":       schema{"type": "integer", "minimum": 0},
 			"tier":              text,
+			"tier_reason":       schema{"type": "string", "description": "Why it is that tier."},
+			"accelerator":       schema{"type": "string", "description": "Of a virtual machine: kvm, or tcg, which is software."},
 			"sandbox_id":        text,
 			"truncated":         schema{"type": "boolean"},
 			"killed_by":         schema{"type": "string", "enum": []string{"memory", "timeout", "caller"}, "description": "caller: the gateway ended a script; code says why."},
-			"limits_hit":        schema{"type": "array", "items": schema{"type": "string", "enum": []string{"processes", "disk", "output"}}},
+			"limits_hit":        schema{"type": "array", "items": schema{"type": "string", "enum": []string{"processes", "disk", "output", "memory"}}},
 			"peak_memory_bytes": schema{"type": "integer", "minimum": 0},
 			"session":           text,
 			"session_new":       schema{"type": "boolean", "description": "The session began with this call: nothing of an earlier one is there."},
