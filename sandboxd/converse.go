@@ -7,9 +7,9 @@ import (
 	"google.golang.org/grpc"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/talk"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/talk"
 )
 
 // Converse implements the protocol. It carries what the program and the gateway
@@ -42,7 +42,7 @@ func (s *Server) Converse(stream grpc.BidiStreamingServer[sandboxpb.ConverseRequ
 		}
 	}()
 	req := toRequest(r)
-	req.Talk = line
+	req.Owner, req.Talk = owned(ctx, r), line
 	res, err := tier.Run(ctx, req)
 	line.End()
 	<-told
@@ -61,7 +61,7 @@ func hearken(ctx context.Context, stream grpc.BidiStreamingServer[sandboxpb.Conv
 		}
 		switch {
 		case m.GetStop():
-			stop(gvisor.ErrStopped)
+			stop(tier.ErrStopped)
 		case line.Say(ctx, m.GetSaid()) != nil:
 			return
 		}

@@ -19,9 +19,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/cgroup"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/cgroup"
 )
 
 // A strictTier runs nothing. It checks a request as the real one does, and then
@@ -30,12 +30,12 @@ import (
 type strictTier struct{ t *testing.T }
 
 func (s strictTier) Probe(context.Context, string) (string, error) { return "none", nil }
-func (s strictTier) List() []gvisor.Running                        { return []gvisor.Running{{ID: "sp-1"}} }
+func (s strictTier) List() []tier.Running                          { return []tier.Running{{ID: "sp-1"}} }
 func (s strictTier) Kill(id string) bool                           { return id == "sp-1" }
 
-func (s strictTier) Run(_ context.Context, r gvisor.Request) (gvisor.Result, error) {
+func (s strictTier) Run(_ context.Context, r tier.Request) (tier.Result, error) {
 	if err := r.Check(); err != nil {
-		return gvisor.Result{}, err
+		return tier.Result{}, err
 	}
 	l, size := r.Limits, len(r.Stdin)
 	for _, f := range r.Files {
@@ -58,7 +58,7 @@ func (s strictTier) Run(_ context.Context, r gvisor.Request) (gvisor.Result, err
 			s.t.Errorf("the word %q reached the tier", word)
 		}
 	}
-	return gvisor.Result{ID: "sp-2"}, nil
+	return tier.Result{ID: "sp-2"}, nil
 }
 
 // A closedNursery starts nothing.
@@ -150,7 +150,7 @@ func FuzzRequests(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, rpc byte, b []byte) {
 		s := NewServer(Config{
-			GVisor: strictTier{t}, Nursery: closedNursery{},
+			Tiers: map[string]tier.Tier{sallyport.TierGVisor: strictTier{t}}, Nursery: closedNursery{},
 			Servers: ServerConfig{State: filepath.Join(dir, "state"), Book: filepath.Join(dir, "uids.json"), FirstUID: 64600, Init: "/nonexistent"},
 		})
 		err := call(t, s, rpc, b)

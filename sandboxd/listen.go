@@ -24,7 +24,7 @@ func Inherited(fd uintptr) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("descriptor %d is not a socket: %w", fd, err)
 	}
-	l := &onceListener{gone: make(chan struct{}), next: make(chan net.Conn, 1), addr: c.LocalAddr()}
+	l := &onceListener{gone: make(chan struct{}), shut: make(chan struct{}), next: make(chan net.Conn, 1), addr: c.LocalAddr()}
 	l.next <- &watchedConn{Conn: c, gone: l.gone}
 	return l, nil
 }
@@ -32,6 +32,7 @@ func Inherited(fd uintptr) (net.Listener, error) {
 type onceListener struct {
 	next chan net.Conn
 	gone chan struct{}
+	shut chan struct{} // closed by Close, whether or not the connection is
 	once sync.Once
 	addr net.Addr
 }
@@ -42,11 +43,14 @@ func (l *onceListener) Accept() (net.Conn, error) {
 		return c, nil
 	case <-l.gone:
 		return nil, net.ErrClosed
+	case <-l.shut:
+		return nil, net.ErrClosed
 	}
 }
 
 func (l *onceListener) Close() error {
 	l.once.Do(func() {
+		close(l.shut)
 		select {
 		case c := <-l.next:
 			c.Close()

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/cgroup"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+	"sallyport.dev/sallyport/tier/cgroup"
 )
 
 // killPatience is how long a killed server may take to be gone.

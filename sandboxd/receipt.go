@@ -12,7 +12,7 @@ func toReceipt(r sallyport.Receipt) *sandboxpb.Receipt {
 		return nil
 	}
 	return &sandboxpb.Receipt{
-		Tier: r.Tier, Platform: r.Platform, Runtime: r.Runtime, Kernel: r.Kernel, Image: r.Image, Warm: r.Warm, Exit: r.Exit,
+		Tier: r.Tier, Platform: r.Platform, Accelerator: r.Accel, Runtime: r.Runtime, Kernel: r.Kernel, Image: r.Image, Warm: r.Warm, Exit: r.Exit,
 		Limits: &sandboxpb.Limits{
 			TimeoutMs: r.Limits.Timeout, MemoryBytes: r.Limits.Memory, Processes: int32(min(r.Limits.Processes, math.MaxInt32)),
 			DiskBytes: r.Limits.Disk, OutputBytes: r.Limits.Output, Cpus: r.Limits.CPUs,

@@ -10,6 +10,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+	"sallyport.dev/sallyport/tier"
 )
 
 // The folders of the host that a server may be shown are the operator's choice,
@@ -18,7 +19,7 @@ import (
 var closedFolders = []string{"/proc", "/sys", "/dev", "/etc", "/root", "/boot", "/run"}
 
 // hidden would take the image's own programs from the server.
-var hidden = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", gvisor.WorkDir}
+var hidden = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", tier.WorkDir}
 
 const maxRoots = 32
 

@@ -5,11 +5,12 @@ package sandboxd
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,25 +18,13 @@ import (
 	"google.golang.org/grpc"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/cgroup"
 	"sallyport.dev/sallyport/gvisor/session"
 	"sallyport.dev/sallyport/sandboxd/install"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
 	"sallyport.dev/sallyport/sandboxd/volume"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/cgroup"
 )
-
-// A Tier runs one program in one sandbox. (gvisor)
-type Tier interface {
-	// Probe really runs a program and says how, or why it can't.
-	Probe(ctx context.Context, image string) (platform string, err error)
-	// Run runs one program; see gvisor.Host.Run for the contract.
-	Run(ctx context.Context, r gvisor.Request) (gvisor.Result, error)
-	// List returns the sandboxes that exist now.
-	List() []gvisor.Running
-	// Kill ends one sandbox and reports whether it existed.
-	Kill(id string) bool
-}
 
 // A Nursery starts third-party servers so that none can outlive the host. (gvisor)
 type Nursery interface {
@@ -45,7 +34,7 @@ type Nursery interface {
 
 // A Config says what a Server is made of.
 type Config struct {
-	GVisor   Tier
+	Tiers    map[string]tier.Tier // by name, those that this host has
 	Services Services
 	Nursery  Nursery
 	Servers  ServerConfig
@@ -100,8 +89,25 @@ func (s *Server) Probe(ctx context.Context, r *sandboxpb.ProbeRequest) (*sandbox
 	if err != nil {
 		return nil, sandboxpb.ToStatus(err)
 	}
+	if r.Gpu {
+		return probeGPU(ctx, tier)
+	}
 	platform, err := tier.Probe(ctx, r.Image)
 	return &sandboxpb.ProbeReply{Platform: platform}, sandboxpb.ToStatus(err)
+}
+
+// A shower can say what GPUs it would show a program. (gvisor)
+type shower interface {
+	ProbeGPU(ctx context.Context) (what string, err error)
+}
+
+func probeGPU(ctx context.Context, t tier.Tier) (*sandboxpb.ProbeReply, error) {
+	g, ok := t.(shower)
+	if !ok {
+		return nil, sandboxpb.ToStatus(tier.Unavailable("use the tier gvisor", "this tier shows no GPU"))
+	}
+	what, err := g.ProbeGPU(ctx)
+	return &sandboxpb.ProbeReply{Platform: what}, sandboxpb.ToStatus(err)
 }
 
 // Run implements the protocol.
@@ -113,7 +119,7 @@ func (s *Server) Run(ctx context.Context, r *sandboxpb.RunRequest) (*sandboxpb.R
 	return reply, nil
 }
 
-func toReply(res gvisor.Result) *sandboxpb.RunReply {
+func toReply(res tier.Result) *sandboxpb.RunReply {
 	reply := &sandboxpb.RunReply{
 		SandboxId: res.ID, ExitCode: int32(res.ExitCode), Signal: res.Signal,
 		Stdout: res.Stdout, Stderr: res.Stderr, Truncated: res.Truncated,
@@ -145,10 +151,12 @@ func (s *Server) List(context.Context, *sandboxpb.ListRequest) (*sandboxpb.ListR
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reply := &sandboxpb.ListReply{}
-	for _, r := range s.cfg.GVisor.List() {
-		reply.Sandboxes = append(reply.Sandboxes, &sandboxpb.Sandbox{
-			Id: r.ID, Tier: gvisor.Tier, CallId: r.CallID, StartedUnixMs: r.Started.UnixMilli(), Deleting: r.Deleting,
-		})
+	for name, t := range s.cfg.Tiers {
+		for _, r := range t.List() {
+			reply.Sandboxes = append(reply.Sandboxes, &sandboxpb.Sandbox{
+				Id: r.ID, Tier: name, CallId: r.CallID, StartedUnixMs: r.Started.UnixMilli(), Deleting: r.Deleting,
+			})
+		}
 	}
 	if s.cfg.Sessions != nil {
 		h := s.cfg.Sessions.Held()
@@ -165,34 +173,39 @@ func (s *Server) List(context.Context, *sandboxpb.ListRequest) (*sandboxpb.ListR
 
 // Kill implements the protocol.
 func (s *Server) Kill(_ context.Context, r *sandboxpb.KillRequest) (*sandboxpb.KillReply, error) {
-	return &sandboxpb.KillReply{Existed: s.cfg.GVisor.Kill(r.SandboxId)}, nil
+	for _, t := range s.cfg.Tiers {
+		if t.Kill(r.SandboxId) {
+			return &sandboxpb.KillReply{Existed: true}, nil
+		}
+	}
+	return &sandboxpb.KillReply{}, nil
 }
 
 // tier finds a tier by name. One that is not here is refused: never another.
-func (s *Server) tier(name string) (Tier, error) {
-	if name == gvisor.Tier {
-		return s.cfg.GVisor, nil
+func (s *Server) tier(name string) (tier.Tier, error) {
+	if t := s.cfg.Tiers[name]; t != nil {
+		return t, nil
 	}
-	return nil, &sallyport.Error{
-		Code: sallyport.Unavailable, Step: sallyport.Execute, Message: fmt.Sprintf("tier %.40q cannot run on this host", name),
-		Hint: "use tier gvisor", Err: sallyport.ErrNotExecuted,
-	}
+	return nil, tier.Unavailable("use one of: "+strings.Join(slices.Sorted(maps.Keys(s.cfg.Tiers)), ", "), "tier %.40q cannot run on this host", name)
 }
 
-func toRequest(r *sandboxpb.RunRequest) gvisor.Request {
+func toRequest(r *sandboxpb.RunRequest) tier.Request {
 	l := r.GetLimits()
-	req := gvisor.Request{
-		Image: r.Image, Argv: r.Argv, Env: r.Env, Stdin: r.Stdin, CallID: r.CallId, Way: gvisor.Way{Reach: r.Reach},
+	req := tier.Request{
+		Image: r.Image, Argv: r.Argv, Env: r.Env, Stdin: r.Stdin, CallID: r.CallId, Way: tier.Way{Reach: r.Reach}, GPU: r.Gpu,
 		Limits: sallyport.Limits{
 			Timeout: milliseconds(l.GetTimeoutMs()), Memory: l.GetMemoryBytes(),
 			Processes: int(l.GetProcesses()), Disk: l.GetDiskBytes(), Output: l.GetOutputBytes(), CPUs: l.GetCpus(),
 		},
 	}
+	if m := r.Module; m != nil {
+		req.Module = &tier.Module{Language: m.Language, Code: m.Code, Digest: m.Digest}
+	}
 	for _, i := range r.Inject {
-		req.Way.Inject = append(req.Way.Inject, gvisor.Injection{Name: i.GetName(), Host: i.GetHost(), Header: i.GetHeader(), Prefix: i.GetPrefix(), Value: i.GetValue()})
+		req.Way.Inject = append(req.Way.Inject, tier.Injection{Name: i.GetName(), Host: i.GetHost(), Header: i.GetHeader(), Prefix: i.GetPrefix(), Value: i.GetValue()})
 	}
 	for _, f := range r.Files {
-		req.Files = append(req.Files, gvisor.File{Path: f.GetPath(), Content: f.GetContent()})
+		req.Files = append(req.Files, tier.File{Path: f.GetPath(), Content: f.GetContent()})
 	}
 	return req
 }

@@ -14,6 +14,7 @@ import (
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/sandboxd/install"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+	"sallyport.dev/sallyport/tier"
 )
 
 // Services run programs that live long in sandboxes. (gvisor)
@@ -51,7 +52,7 @@ func (s *Server) describe(start *sandboxpb.ServeStart) (v gvisor.Service, uid in
 		return v, 0, err
 	}
 	roots, err := c.openRoots(start.Roots, uid)
-	v.Folders = append([]gvisor.Folder{{Inside: gvisor.WorkDir, Path: home, Writable: true}}, roots...)
+	v.Folders = append([]gvisor.Folder{{Inside: tier.WorkDir, Path: home, Writable: true}}, roots...)
 	return v, uid, err
 }
 

@@ -25,6 +25,14 @@ func (s *Server) sessions() (*session.Sessions, error) {
 // ownedBy is an owner among those of one gateway.
 func ownedBy(gateway, owner string) string { return gateway + "/" + owner }
 
+// owned is whose a run is, "" if its gateway does not say.
+func owned(ctx context.Context, r *sandboxpb.RunRequest) string {
+	if r.GetOwner() == "" {
+		return ""
+	}
+	return ownedBy(gatewayOf(ctx), r.GetOwner())
+}
+
 // find checks a reference. Where the session is, or whether, it does not say.
 func (s *Server) find(ctx context.Context, r *sandboxpb.SessionRef) (*session.Sessions, session.Key, session.Terms, error) {
 	x, err := s.sessions()
@@ -44,11 +52,15 @@ func (s *Server) run(ctx context.Context, r *sandboxpb.RunRequest, told func(std
 		return nil, err
 	}
 	req := toRequest(r)
+	req.Owner = owned(ctx, r)
 	in := r.GetSession()
 	if in == nil {
 		req.Told = told
 		res, err := tier.Run(ctx, req)
 		return toReply(res), err
+	}
+	if r.Tier != sallyport.TierGVisor {
+		return nil, refused(sallyport.Invalid, "use tier gvisor", "tier %.40q keeps no sessions", r.Tier)
 	}
 	x, k, terms, err := s.find(ctx, in.Ref)
 	if err != nil {

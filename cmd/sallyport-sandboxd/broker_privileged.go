@@ -21,8 +21,9 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/egress"
 	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/cgroup"
 	"sallyport.dev/sallyport/sandboxd"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/cgroup"
 )
 
 // The egress broker is this program again, as a uid of its own without any
@@ -40,7 +41,7 @@ const (
 	serverBytes = 64 << 30 // where the grant outlives every run: it is a server's
 )
 
-// A brokerProcess implements gvisor.Broker.
+// A brokerProcess implements tier.Broker.
 type brokerProcess struct {
 	o       options
 	nursery sandboxd.Nursery
@@ -50,14 +51,14 @@ type brokerProcess struct {
 	end    func()
 }
 
-// Authority implements gvisor.Broker.
-func (b *brokerProcess) Authority(within time.Duration) (gvisor.Authority, error) {
+// Authority implements tier.Broker.
+func (b *brokerProcess) Authority(within time.Duration) (tier.Authority, error) {
 	ca, err := egress.NewAuthority(time.Now(), within)
-	return gvisor.Authority(ca), err
+	return tier.Authority(ca), err
 }
 
-// Open implements gvisor.Broker.
-func (b *brokerProcess) Open(id string, w gvisor.Way, ca gvisor.Authority, within time.Duration, l *net.UnixListener) (end func() gvisor.Passed, err error) {
+// Open implements tier.Broker.
+func (b *brokerProcess) Open(id string, w tier.Way, ca tier.Authority, within time.Duration, l *net.UnixListener) (end func() tier.Passed, err error) {
 	defer l.Close() // the broker has its own
 	g, err := grantOf(id, w, ca, within)
 	if err != nil {
@@ -78,10 +79,10 @@ func (b *brokerProcess) Open(id string, w gvisor.Way, ca gvisor.Authority, withi
 	if err != nil {
 		return nil, fmt.Errorf("the egress broker: %w", err)
 	}
-	return func() gvisor.Passed { return told(account()) }, nil
+	return func() tier.Passed { return told(account()) }, nil
 }
 
-// Tell implements gvisor.Teller. What a broker that is gone saw is lost; the end
+// Tell implements tier.Teller. What a broker that is gone saw is lost; the end
 // of the sandbox says so.
 func (b *brokerProcess) Tell(id string) []sallyport.Connection {
 	b.mu.Lock()
@@ -99,7 +100,7 @@ func (b *brokerProcess) Tell(id string) []sallyport.Connection {
 
 // grantOf checks a way and makes a grant of it. The authority goes with it only
 // where secrets are to go into HTTPS requests.
-func grantOf(id string, w gvisor.Way, ca gvisor.Authority, within time.Duration) (egress.Grant, error) {
+func grantOf(id string, w tier.Way, ca tier.Authority, within time.Duration) (egress.Grant, error) {
 	g := egress.Grant{ID: id, Rules: w.Reach, Bytes: grantBytes, Rate: grantRate, Conns: grantConns, For: within}
 	if within > 2*sandboxd.MaxTimeout {
 		g.Bytes = serverBytes
@@ -129,12 +130,12 @@ func (b *brokerProcess) open(g egress.Grant, socket *os.File) (func() (egress.Ac
 	return b.remote.Open(g, socket)
 }
 
-func told(a egress.Account, err error) gvisor.Passed {
+func told(a egress.Account, err error) tier.Passed {
 	if err != nil {
 		slog.Error("what a sandbox reached is lost", "err", err)
-		return gvisor.Passed{Connections: []sallyport.Connection{{Reason: "broker_gone", Count: 1}}}
+		return tier.Passed{Connections: []sallyport.Connection{{Reason: "broker_gone", Count: 1}}}
 	}
-	return gvisor.Passed{Egress: a.Applied, Connections: a.Connections}
+	return tier.Passed{Egress: a.Applied, Connections: a.Connections}
 }
 
 // start starts the process with its end of the socket as descriptor 3.

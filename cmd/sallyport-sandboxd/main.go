@@ -25,6 +25,8 @@ import (
 	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/sandboxd"
 	"sallyport.dev/sallyport/sandboxd/volume"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/rundir"
 )
 
 const runDir = "/run/sallyport-sandboxd"
@@ -40,6 +42,7 @@ type options struct {
 	grace                time.Duration
 	closed               []string
 	volumes              bool
+	tiers                []string // that may be opened
 }
 
 func main() {
@@ -92,6 +95,7 @@ func parse(args []string) options {
 	f.DurationVar(&o.life, "session-life", 8*time.Hour, "time after which a session ends in any case")
 	f.DurationVar(&o.grace, "gateway-grace", sandboxd.DefaultGrace, "with -socket: time after which the sessions of a gateway that is gone end")
 	f.BoolVar(&o.volumes, "volumes", true, "keep servers' own folders in file systems of their size (needs loop devices and mkfs.ext4); else they are looked at once a second")
+	f.Func("tiers", "tiers that may be opened, with commas between (default all)", o.setTiers)
 	f.Func("closed", "folder that no server is shown as a root, such as a gateway's data folder; may repeat", func(s string) error {
 		if !filepath.IsAbs(s) {
 			return errors.New("want an absolute path")
@@ -110,13 +114,8 @@ func parse(args []string) options {
 func serve(o options) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := gvisor.Privileged(); err != nil {
+	if err := o.check(); err != nil {
 		return err
-	}
-	if _, err := parseBroker(o.private, o.own); err != nil { // the broker itself starts later
-		return &sallyport.Error{
-			Code: sallyport.Unavailable, Step: sallyport.Execute, Message: err.Error(), Hint: "correct -egress-private or -egress-own: RANGE/BITS and HOST:PORT, with commas between",
-		}
 	}
 	// Listen before the reaper's work: the gateway may talk at once.
 	listener, err := listen(o)
@@ -140,8 +139,10 @@ func serve(o options) error {
 	if o.volumes {
 		volumes = &volume.Store{}
 	}
+	tiers := newTiers(o, host, []opening{openMicroVM(o, way), openIsolate(o, way), openWasm(o)})
+	defer tiers.Close()
 	g := sandboxd.NewServer(sandboxd.Config{
-		GVisor: host, Services: host, Nursery: host, Sessions: sessions, Grace: o.grace, Volumes: volumes,
+		Tiers: tiers.all, Services: host, Nursery: host, Sessions: sessions, Grace: o.grace, Volumes: volumes,
 		Servers: sandboxd.ServerConfig{
 			State: o.state, Book: o.book, FirstUID: o.firstUID, Init: filepath.Join(o.programs, gvisor.InitProgram),
 			Closed: append(o.closed, o.run, o.cache), Environ: os.Environ(),
@@ -157,6 +158,9 @@ func serve(o options) error {
 	}
 	sessions.Close()
 	host.Close() // ends every call, so that stopping has nothing to wait for
+	if e := tiers.Close(); e != nil {
+		slog.Error("a tier did not end well", "err", e)
+	}
 	g.Stop()
 	if e := volumes.Close(); e != nil {
 		slog.Error("a server's own folder stays mounted", "err", e)
@@ -165,6 +169,19 @@ func serve(o options) error {
 		return nil
 	}
 	return err
+}
+
+// check says why nothing can be served, before anything is opened.
+func (o options) check() error {
+	if err := rundir.Privileged(); err != nil {
+		return err
+	}
+	if _, err := parseBroker(o.private, o.own); err != nil { // the broker itself starts later
+		return &sallyport.Error{
+			Code: sallyport.Unavailable, Step: sallyport.Execute, Message: err.Error(), Hint: "correct -egress-private or -egress-own: RANGE/BITS and HOST:PORT, with commas between",
+		}
+	}
+	return nil
 }
 
 // openSessions makes a place for sessions, nil for none.
@@ -197,8 +214,8 @@ func listen(o options) (net.Listener, error) {
 // images finds images in the cache, checked, and keeps them from being removed.
 type images struct{ store *image.Store }
 
-// Find implements gvisor.Images.
-func (i images) Find(ref string) (gvisor.Image, error) {
+// Find implements tier.Images.
+func (i images) Find(ref string) (tier.Image, error) {
 	img, err := i.store.Use(ref)
-	return gvisor.Image{Digest: img.Digest, Path: img.Path}, err
+	return tier.Image{Digest: img.Digest, Path: img.Path}, err
 }

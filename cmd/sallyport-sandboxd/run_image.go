@@ -15,6 +15,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/tier"
 )
 
 // runImageWord: `sallyport-sandboxd run-image FILE PROGRAM ARGV…` runs a program
@@ -23,9 +24,9 @@ import (
 const runImageWord = "run-image"
 
 // oneImage is a file.
-type oneImage gvisor.Image
+type oneImage tier.Image
 
-func (i oneImage) Find(string) (gvisor.Image, error) { return gvisor.Image(i), nil }
+func (i oneImage) Find(string) (tier.Image, error) { return tier.Image(i), nil }
 
 func runImage(file string, argv []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -45,7 +46,7 @@ func runImage(file string, argv []string) error {
 	defer host.Close()
 	l := sallyport.DefaultLimits()
 	l.Timeout, l.Memory, l.Output, l.CPUs = 15*time.Minute, 2<<30, 512<<20, float64(runtime.NumCPU())
-	res, err := host.Run(ctx, gvisor.Request{Image: digest, Argv: argv, Limits: l, CallID: runImageWord})
+	res, err := host.Run(ctx, tier.Request{Image: digest, Argv: argv, Limits: l, CallID: runImageWord})
 	if err != nil {
 		return err
 	}

@@ -156,6 +156,7 @@ type ProbeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
 	Image         string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
+	Gpu           bool                   `protobuf:"varint,3,opt,name=gpu,proto3" json:"gpu,omitempty"` // says what GPUs the tier would show a program; nothing is run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -202,6 +203,13 @@ func (x *ProbeRequest) GetImage() string {
 		return x.Image
 	}
 	return ""
+}
+
+func (x *ProbeRequest) GetGpu() bool {
+	if x != nil {
+		return x.Gpu
+	}
+	return false
 }
 
 type ProbeReply struct {
@@ -397,6 +405,9 @@ type RunRequest struct {
 	Reach         []string               `protobuf:"bytes,9,rep,name=reach,proto3" json:"reach,omitempty"`                 // host:port, all that it may reach
 	Inject        []*Injection           `protobuf:"bytes,10,rep,name=inject,proto3" json:"inject,omitempty"`
 	Session       *SessionRun            `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"` // run in a session: argv is then not used
+	Module        *Module                `protobuf:"bytes,12,opt,name=module,proto3" json:"module,omitempty"`   // of a tier without an operating system, in place of a program; argv are its arguments
+	Gpu           bool                   `protobuf:"varint,13,opt,name=gpu,proto3" json:"gpu,omitempty"`        // show the program the host's GPUs; refused where there is none
+	Owner         string                 `protobuf:"bytes,14,opt,name=owner,proto3" json:"owner,omitempty"`     // opaque; a process that runs code after code does so for one owner of one gateway; "" for a process of its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -508,6 +519,90 @@ func (x *RunRequest) GetSession() *SessionRun {
 	return nil
 }
 
+func (x *RunRequest) GetModule() *Module {
+	if x != nil {
+		return x.Module
+	}
+	return nil
+}
+
+func (x *RunRequest) GetGpu() bool {
+	if x != nil {
+		return x.Gpu
+	}
+	return false
+}
+
+func (x *RunRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+// A Module is code for a runtime that the tier brings along.
+type Module struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Language string                 `protobuf:"bytes,1,opt,name=language,proto3" json:"language,omitempty"` // javascript, wasm
+	Code     []byte                 `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	// sha256 of the code, in hex, in its place: a host that does not have the module
+	// refuses with not_found, and is then given the code. Of wasm only.
+	Digest        string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Module) Reset() {
+	*x = Module{}
+	mi := &file_sandbox_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Module) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Module) ProtoMessage() {}
+
+func (x *Module) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Module.ProtoReflect.Descriptor instead.
+func (*Module) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Module) GetLanguage() string {
+	if x != nil {
+		return x.Language
+	}
+	return ""
+}
+
+func (x *Module) GetCode() []byte {
+	if x != nil {
+		return x.Code
+	}
+	return nil
+}
+
+func (x *Module) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 // A SessionRef finds a session: nothing but both of its parts does.
 type SessionRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -522,7 +617,7 @@ type SessionRef struct {
 
 func (x *SessionRef) Reset() {
 	*x = SessionRef{}
-	mi := &file_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -534,7 +629,7 @@ func (x *SessionRef) String() string {
 func (*SessionRef) ProtoMessage() {}
 
 func (x *SessionRef) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -547,7 +642,7 @@ func (x *SessionRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRef.ProtoReflect.Descriptor instead.
 func (*SessionRef) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SessionRef) GetOwner() string {
@@ -584,7 +679,7 @@ type SessionRun struct {
 
 func (x *SessionRun) Reset() {
 	*x = SessionRun{}
-	mi := &file_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -596,7 +691,7 @@ func (x *SessionRun) String() string {
 func (*SessionRun) ProtoMessage() {}
 
 func (x *SessionRun) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -609,7 +704,7 @@ func (x *SessionRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRun.ProtoReflect.Descriptor instead.
 func (*SessionRun) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SessionRun) GetRef() *SessionRef {
@@ -661,7 +756,7 @@ type Injection struct {
 
 func (x *Injection) Reset() {
 	*x = Injection{}
-	mi := &file_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +768,7 @@ func (x *Injection) String() string {
 func (*Injection) ProtoMessage() {}
 
 func (x *Injection) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +781,7 @@ func (x *Injection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Injection.ProtoReflect.Descriptor instead.
 func (*Injection) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Injection) GetName() string {
@@ -737,7 +832,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -749,7 +844,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -762,7 +857,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Attempt) GetTarget() string {
@@ -826,7 +921,7 @@ type RunReply struct {
 
 func (x *RunReply) Reset() {
 	*x = RunReply{}
-	mi := &file_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +933,7 @@ func (x *RunReply) String() string {
 func (*RunReply) ProtoMessage() {}
 
 func (x *RunReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +946,7 @@ func (x *RunReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunReply.ProtoReflect.Descriptor instead.
 func (*RunReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunReply) GetSandboxId() string {
@@ -997,13 +1092,14 @@ type Receipt struct {
 	ReadOnlyRoot    bool                   `protobuf:"varint,12,opt,name=read_only_root,json=readOnlyRoot,proto3" json:"read_only_root,omitempty"`
 	NoNewPrivs      bool                   `protobuf:"varint,13,opt,name=no_new_privs,json=noNewPrivs,proto3" json:"no_new_privs,omitempty"`
 	HasCapabilities bool                   `protobuf:"varint,14,opt,name=has_capabilities,json=hasCapabilities,proto3" json:"has_capabilities,omitempty"`
+	Accelerator     string                 `protobuf:"bytes,15,opt,name=accelerator,proto3" json:"accelerator,omitempty"` // of a virtual machine: kvm, tcg
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1111,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1124,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Receipt) GetTier() string {
@@ -1129,6 +1225,13 @@ func (x *Receipt) GetHasCapabilities() bool {
 	return false
 }
 
+func (x *Receipt) GetAccelerator() string {
+	if x != nil {
+		return x.Accelerator
+	}
+	return ""
+}
+
 type RunEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -1144,7 +1247,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1259,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1272,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunEvent) GetMessage() isRunEvent_Message {
@@ -1257,7 +1360,7 @@ type ConverseRequest struct {
 
 func (x *ConverseRequest) Reset() {
 	*x = ConverseRequest{}
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1269,7 +1372,7 @@ func (x *ConverseRequest) String() string {
 func (*ConverseRequest) ProtoMessage() {}
 
 func (x *ConverseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1282,7 +1385,7 @@ func (x *ConverseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConverseRequest.ProtoReflect.Descriptor instead.
 func (*ConverseRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ConverseRequest) GetMessage() isConverseRequest_Message {
@@ -1349,7 +1452,7 @@ type AttendRequest struct {
 
 func (x *AttendRequest) Reset() {
 	*x = AttendRequest{}
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1464,7 @@ func (x *AttendRequest) String() string {
 func (*AttendRequest) ProtoMessage() {}
 
 func (x *AttendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1477,7 @@ func (x *AttendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendRequest.ProtoReflect.Descriptor instead.
 func (*AttendRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 type AttendReply struct {
@@ -1385,7 +1488,7 @@ type AttendReply struct {
 
 func (x *AttendReply) Reset() {
 	*x = AttendReply{}
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1500,7 @@ func (x *AttendReply) String() string {
 func (*AttendReply) ProtoMessage() {}
 
 func (x *AttendReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1513,7 @@ func (x *AttendReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttendReply.ProtoReflect.Descriptor instead.
 func (*AttendReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 type SessionsRequest struct {
@@ -1422,7 +1525,7 @@ type SessionsRequest struct {
 
 func (x *SessionsRequest) Reset() {
 	*x = SessionsRequest{}
-	mi := &file_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1537,7 @@ func (x *SessionsRequest) String() string {
 func (*SessionsRequest) ProtoMessage() {}
 
 func (x *SessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1550,7 @@ func (x *SessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsRequest.ProtoReflect.Descriptor instead.
 func (*SessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SessionsRequest) GetOwner() string {
@@ -1466,7 +1569,7 @@ type SessionsReply struct {
 
 func (x *SessionsReply) Reset() {
 	*x = SessionsReply{}
-	mi := &file_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1581,7 @@ func (x *SessionsReply) String() string {
 func (*SessionsReply) ProtoMessage() {}
 
 func (x *SessionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1594,7 @@ func (x *SessionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionsReply.ProtoReflect.Descriptor instead.
 func (*SessionsReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SessionsReply) GetSessions() []*Session {
@@ -1515,7 +1618,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1630,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1643,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Session) GetName() string {
@@ -1593,7 +1696,7 @@ type EndSessionReply struct {
 
 func (x *EndSessionReply) Reset() {
 	*x = EndSessionReply{}
-	mi := &file_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1708,7 @@ func (x *EndSessionReply) String() string {
 func (*EndSessionReply) ProtoMessage() {}
 
 func (x *EndSessionReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1721,7 @@ func (x *EndSessionReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionReply.ProtoReflect.Descriptor instead.
 func (*EndSessionReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 type JobRequest struct {
@@ -1632,7 +1735,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1747,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1760,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobRequest) GetSession() *SessionRef {
@@ -1695,7 +1798,7 @@ type JobReply struct {
 
 func (x *JobReply) Reset() {
 	*x = JobReply{}
-	mi := &file_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1810,7 @@ func (x *JobReply) String() string {
 func (*JobReply) ProtoMessage() {}
 
 func (x *JobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1823,7 @@ func (x *JobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobReply.ProtoReflect.Descriptor instead.
 func (*JobReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobReply) GetOutput() []byte {
@@ -1778,7 +1881,7 @@ type PutFileRequest struct {
 
 func (x *PutFileRequest) Reset() {
 	*x = PutFileRequest{}
-	mi := &file_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1893,7 @@ func (x *PutFileRequest) String() string {
 func (*PutFileRequest) ProtoMessage() {}
 
 func (x *PutFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1906,7 @@ func (x *PutFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileRequest.ProtoReflect.Descriptor instead.
 func (*PutFileRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PutFileRequest) GetMessage() isPutFileRequest_Message {
@@ -1858,7 +1961,7 @@ type PutFileStart struct {
 
 func (x *PutFileStart) Reset() {
 	*x = PutFileStart{}
-	mi := &file_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +1973,7 @@ func (x *PutFileStart) String() string {
 func (*PutFileStart) ProtoMessage() {}
 
 func (x *PutFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +1986,7 @@ func (x *PutFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileStart.ProtoReflect.Descriptor instead.
 func (*PutFileStart) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PutFileStart) GetSession() *SessionRef {
@@ -1916,7 +2019,7 @@ type PutFileReply struct {
 
 func (x *PutFileReply) Reset() {
 	*x = PutFileReply{}
-	mi := &file_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2031,7 @@ func (x *PutFileReply) String() string {
 func (*PutFileReply) ProtoMessage() {}
 
 func (x *PutFileReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2044,7 @@ func (x *PutFileReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileReply.ProtoReflect.Descriptor instead.
 func (*PutFileReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PutFileReply) GetSize() int64 {
@@ -1963,7 +2066,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2078,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +2091,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetFileRequest) GetSession() *SessionRef {
@@ -2032,7 +2135,7 @@ type GetFileReply struct {
 
 func (x *GetFileReply) Reset() {
 	*x = GetFileReply{}
-	mi := &file_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2147,7 @@ func (x *GetFileReply) String() string {
 func (*GetFileReply) ProtoMessage() {}
 
 func (x *GetFileReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2160,7 @@ func (x *GetFileReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileReply.ProtoReflect.Descriptor instead.
 func (*GetFileReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetFileReply) GetMessage() isGetFileReply_Message {
@@ -2111,7 +2214,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2226,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2239,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListFilesRequest) GetSession() *SessionRef {
@@ -2163,7 +2266,7 @@ type ListFilesReply struct {
 
 func (x *ListFilesReply) Reset() {
 	*x = ListFilesReply{}
-	mi := &file_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2278,7 @@ func (x *ListFilesReply) String() string {
 func (*ListFilesReply) ProtoMessage() {}
 
 func (x *ListFilesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2291,7 @@ func (x *ListFilesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesReply.ProtoReflect.Descriptor instead.
 func (*ListFilesReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListFilesReply) GetEntries() []*FileEntry {
@@ -2217,7 +2320,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2332,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2345,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FileEntry) GetName() []byte {
@@ -2281,7 +2384,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2293,7 +2396,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2306,7 +2409,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 type ListReply struct {
@@ -2320,7 +2423,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2435,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2448,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListReply) GetSandboxes() []*Sandbox {
@@ -2385,7 +2488,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2500,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2513,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Held) GetKept() int32 {
@@ -2475,7 +2578,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2590,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2603,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Sandbox) GetId() string {
@@ -2547,7 +2650,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2662,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2675,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *KillRequest) GetSandboxId() string {
@@ -2591,7 +2694,7 @@ type KillReply struct {
 
 func (x *KillReply) Reset() {
 	*x = KillReply{}
-	mi := &file_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2706,7 @@ func (x *KillReply) String() string {
 func (*KillReply) ProtoMessage() {}
 
 func (x *KillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2719,7 @@ func (x *KillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillReply.ProtoReflect.Descriptor instead.
 func (*KillReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *KillReply) GetExisted() bool {
@@ -2641,7 +2744,7 @@ type ServeRequest struct {
 
 func (x *ServeRequest) Reset() {
 	*x = ServeRequest{}
-	mi := &file_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2653,7 +2756,7 @@ func (x *ServeRequest) String() string {
 func (*ServeRequest) ProtoMessage() {}
 
 func (x *ServeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2666,7 +2769,7 @@ func (x *ServeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeRequest.ProtoReflect.Descriptor instead.
 func (*ServeRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ServeRequest) GetMessage() isServeRequest_Message {
@@ -2758,7 +2861,7 @@ type ServeStart struct {
 
 func (x *ServeStart) Reset() {
 	*x = ServeStart{}
-	mi := &file_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2873,7 @@ func (x *ServeStart) String() string {
 func (*ServeStart) ProtoMessage() {}
 
 func (x *ServeStart) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +2886,7 @@ func (x *ServeStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeStart.ProtoReflect.Descriptor instead.
 func (*ServeStart) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ServeStart) GetName() string {
@@ -2860,7 +2963,7 @@ type Root struct {
 
 func (x *Root) Reset() {
 	*x = Root{}
-	mi := &file_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2872,7 +2975,7 @@ func (x *Root) String() string {
 func (*Root) ProtoMessage() {}
 
 func (x *Root) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2885,7 +2988,7 @@ func (x *Root) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Root.ProtoReflect.Descriptor instead.
 func (*Root) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Root) GetPath() string {
@@ -2913,7 +3016,7 @@ type InstallReply struct {
 
 func (x *InstallReply) Reset() {
 	*x = InstallReply{}
-	mi := &file_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +3028,7 @@ func (x *InstallReply) String() string {
 func (*InstallReply) ProtoMessage() {}
 
 func (x *InstallReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +3041,7 @@ func (x *InstallReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallReply.ProtoReflect.Descriptor instead.
 func (*InstallReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *InstallReply) GetPackage() string {
@@ -2978,7 +3081,7 @@ type ServeReply struct {
 
 func (x *ServeReply) Reset() {
 	*x = ServeReply{}
-	mi := &file_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3093,7 @@ func (x *ServeReply) String() string {
 func (*ServeReply) ProtoMessage() {}
 
 func (x *ServeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3106,7 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ServeReply) GetMessage() isServeReply_Message {
@@ -3104,7 +3207,7 @@ type ServeNews struct {
 
 func (x *ServeNews) Reset() {
 	*x = ServeNews{}
-	mi := &file_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3219,7 @@ func (x *ServeNews) String() string {
 func (*ServeNews) ProtoMessage() {}
 
 func (x *ServeNews) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3232,7 @@ func (x *ServeNews) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeNews.ProtoReflect.Descriptor instead.
 func (*ServeNews) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ServeNews) GetAttempts() []*Attempt {
@@ -3160,7 +3263,7 @@ type ServeExit struct {
 
 func (x *ServeExit) Reset() {
 	*x = ServeExit{}
-	mi := &file_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3172,7 +3275,7 @@ func (x *ServeExit) String() string {
 func (*ServeExit) ProtoMessage() {}
 
 func (x *ServeExit) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3185,7 +3288,7 @@ func (x *ServeExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeExit.ProtoReflect.Descriptor instead.
 func (*ServeExit) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ServeExit) GetCode() int32 {
@@ -3226,10 +3329,11 @@ const file_sandbox_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
 	"\x04hint\x18\x03 \x01(\tR\x04hint\x12$\n" +
 	"\x0eretry_after_ms\x18\x04 \x01(\x03R\fretryAfterMs\x12!\n" +
-	"\fnot_executed\x18\x05 \x01(\bR\vnotExecuted\"8\n" +
+	"\fnot_executed\x18\x05 \x01(\bR\vnotExecuted\"J\n" +
 	"\fProbeRequest\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x14\n" +
-	"\x05image\x18\x02 \x01(\tR\x05image\"(\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\x12\x10\n" +
+	"\x03gpu\x18\x03 \x01(\bR\x03gpu\"(\n" +
 	"\n" +
 	"ProbeReply\x12\x1a\n" +
 	"\bplatform\x18\x01 \x01(\tR\bplatform\"\xbe\x01\n" +
@@ -3244,7 +3348,7 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x04cpus\x18\x06 \x01(\x01R\x04cpus\"4\n" +
 	"\x04File\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\fR\acontent\"\x82\x03\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\"\xe1\x03\n" +
 	"\n" +
 	"RunRequest\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x14\n" +
@@ -3258,7 +3362,14 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x05reach\x18\t \x03(\tR\x05reach\x128\n" +
 	"\x06inject\x18\n" +
 	" \x03(\v2 .sallyport.sandboxd.v1.InjectionR\x06inject\x12;\n" +
-	"\asession\x18\v \x01(\v2!.sallyport.sandboxd.v1.SessionRunR\asession\"L\n" +
+	"\asession\x18\v \x01(\v2!.sallyport.sandboxd.v1.SessionRunR\asession\x125\n" +
+	"\x06module\x18\f \x01(\v2\x1d.sallyport.sandboxd.v1.ModuleR\x06module\x12\x10\n" +
+	"\x03gpu\x18\r \x01(\bR\x03gpu\x12\x14\n" +
+	"\x05owner\x18\x0e \x01(\tR\x05owner\"P\n" +
+	"\x06Module\x12\x1a\n" +
+	"\blanguage\x18\x01 \x01(\tR\blanguage\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\fR\x04code\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\tR\x06digest\"L\n" +
 	"\n" +
 	"SessionRef\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x12\n" +
@@ -3308,7 +3419,7 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x11interpreter_ended\x18\x16 \x01(\bR\x10interpreterEnded\x12\x10\n" +
 	"\x03job\x18\x17 \x01(\rR\x03job\x129\n" +
 	"\tartifacts\x18\x18 \x03(\v2\x1b.sallyport.sandboxd.v1.FileR\tartifacts\x12\x19\n" +
-	"\bleft_out\x18\x19 \x03(\tR\aleftOut\"\x9b\x03\n" +
+	"\bleft_out\x18\x19 \x03(\tR\aleftOut\"\xbd\x03\n" +
 	"\aReceipt\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x18\n" +
@@ -3325,7 +3436,8 @@ const file_sandbox_proto_rawDesc = "" +
 	"\x0eread_only_root\x18\f \x01(\bR\freadOnlyRoot\x12 \n" +
 	"\fno_new_privs\x18\r \x01(\bR\n" +
 	"noNewPrivs\x12)\n" +
-	"\x10has_capabilities\x18\x0e \x01(\bR\x0fhasCapabilities\"\x98\x01\n" +
+	"\x10has_capabilities\x18\x0e \x01(\bR\x0fhasCapabilities\x12 \n" +
+	"\vaccelerator\x18\x0f \x01(\tR\vaccelerator\"\x98\x01\n" +
 	"\bRunEvent\x12\x18\n" +
 	"\x06stdout\x18\x01 \x01(\fH\x00R\x06stdout\x12\x18\n" +
 	"\x06stderr\x18\x02 \x01(\fH\x00R\x06stderr\x125\n" +
@@ -3500,7 +3612,7 @@ func file_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_sandbox_proto_goTypes = []any{
 	(Isolation)(0),           // 0: sallyport.sandboxd.v1.Isolation
 	(*Refusal)(nil),          // 1: sallyport.sandboxd.v1.Refusal
@@ -3509,108 +3621,110 @@ var file_sandbox_proto_goTypes = []any{
 	(*Limits)(nil),           // 4: sallyport.sandboxd.v1.Limits
 	(*File)(nil),             // 5: sallyport.sandboxd.v1.File
 	(*RunRequest)(nil),       // 6: sallyport.sandboxd.v1.RunRequest
-	(*SessionRef)(nil),       // 7: sallyport.sandboxd.v1.SessionRef
-	(*SessionRun)(nil),       // 8: sallyport.sandboxd.v1.SessionRun
-	(*Injection)(nil),        // 9: sallyport.sandboxd.v1.Injection
-	(*Attempt)(nil),          // 10: sallyport.sandboxd.v1.Attempt
-	(*RunReply)(nil),         // 11: sallyport.sandboxd.v1.RunReply
-	(*Receipt)(nil),          // 12: sallyport.sandboxd.v1.Receipt
-	(*RunEvent)(nil),         // 13: sallyport.sandboxd.v1.RunEvent
-	(*ConverseRequest)(nil),  // 14: sallyport.sandboxd.v1.ConverseRequest
-	(*AttendRequest)(nil),    // 15: sallyport.sandboxd.v1.AttendRequest
-	(*AttendReply)(nil),      // 16: sallyport.sandboxd.v1.AttendReply
-	(*SessionsRequest)(nil),  // 17: sallyport.sandboxd.v1.SessionsRequest
-	(*SessionsReply)(nil),    // 18: sallyport.sandboxd.v1.SessionsReply
-	(*Session)(nil),          // 19: sallyport.sandboxd.v1.Session
-	(*EndSessionReply)(nil),  // 20: sallyport.sandboxd.v1.EndSessionReply
-	(*JobRequest)(nil),       // 21: sallyport.sandboxd.v1.JobRequest
-	(*JobReply)(nil),         // 22: sallyport.sandboxd.v1.JobReply
-	(*PutFileRequest)(nil),   // 23: sallyport.sandboxd.v1.PutFileRequest
-	(*PutFileStart)(nil),     // 24: sallyport.sandboxd.v1.PutFileStart
-	(*PutFileReply)(nil),     // 25: sallyport.sandboxd.v1.PutFileReply
-	(*GetFileRequest)(nil),   // 26: sallyport.sandboxd.v1.GetFileRequest
-	(*GetFileReply)(nil),     // 27: sallyport.sandboxd.v1.GetFileReply
-	(*ListFilesRequest)(nil), // 28: sallyport.sandboxd.v1.ListFilesRequest
-	(*ListFilesReply)(nil),   // 29: sallyport.sandboxd.v1.ListFilesReply
-	(*FileEntry)(nil),        // 30: sallyport.sandboxd.v1.FileEntry
-	(*ListRequest)(nil),      // 31: sallyport.sandboxd.v1.ListRequest
-	(*ListReply)(nil),        // 32: sallyport.sandboxd.v1.ListReply
-	(*Held)(nil),             // 33: sallyport.sandboxd.v1.Held
-	(*Sandbox)(nil),          // 34: sallyport.sandboxd.v1.Sandbox
-	(*KillRequest)(nil),      // 35: sallyport.sandboxd.v1.KillRequest
-	(*KillReply)(nil),        // 36: sallyport.sandboxd.v1.KillReply
-	(*ServeRequest)(nil),     // 37: sallyport.sandboxd.v1.ServeRequest
-	(*ServeStart)(nil),       // 38: sallyport.sandboxd.v1.ServeStart
-	(*Root)(nil),             // 39: sallyport.sandboxd.v1.Root
-	(*InstallReply)(nil),     // 40: sallyport.sandboxd.v1.InstallReply
-	(*ServeReply)(nil),       // 41: sallyport.sandboxd.v1.ServeReply
-	(*ServeNews)(nil),        // 42: sallyport.sandboxd.v1.ServeNews
-	(*ServeExit)(nil),        // 43: sallyport.sandboxd.v1.ServeExit
+	(*Module)(nil),           // 7: sallyport.sandboxd.v1.Module
+	(*SessionRef)(nil),       // 8: sallyport.sandboxd.v1.SessionRef
+	(*SessionRun)(nil),       // 9: sallyport.sandboxd.v1.SessionRun
+	(*Injection)(nil),        // 10: sallyport.sandboxd.v1.Injection
+	(*Attempt)(nil),          // 11: sallyport.sandboxd.v1.Attempt
+	(*RunReply)(nil),         // 12: sallyport.sandboxd.v1.RunReply
+	(*Receipt)(nil),          // 13: sallyport.sandboxd.v1.Receipt
+	(*RunEvent)(nil),         // 14: sallyport.sandboxd.v1.RunEvent
+	(*ConverseRequest)(nil),  // 15: sallyport.sandboxd.v1.ConverseRequest
+	(*AttendRequest)(nil),    // 16: sallyport.sandboxd.v1.AttendRequest
+	(*AttendReply)(nil),      // 17: sallyport.sandboxd.v1.AttendReply
+	(*SessionsRequest)(nil),  // 18: sallyport.sandboxd.v1.SessionsRequest
+	(*SessionsReply)(nil),    // 19: sallyport.sandboxd.v1.SessionsReply
+	(*Session)(nil),          // 20: sallyport.sandboxd.v1.Session
+	(*EndSessionReply)(nil),  // 21: sallyport.sandboxd.v1.EndSessionReply
+	(*JobRequest)(nil),       // 22: sallyport.sandboxd.v1.JobRequest
+	(*JobReply)(nil),         // 23: sallyport.sandboxd.v1.JobReply
+	(*PutFileRequest)(nil),   // 24: sallyport.sandboxd.v1.PutFileRequest
+	(*PutFileStart)(nil),     // 25: sallyport.sandboxd.v1.PutFileStart
+	(*PutFileReply)(nil),     // 26: sallyport.sandboxd.v1.PutFileReply
+	(*GetFileRequest)(nil),   // 27: sallyport.sandboxd.v1.GetFileRequest
+	(*GetFileReply)(nil),     // 28: sallyport.sandboxd.v1.GetFileReply
+	(*ListFilesRequest)(nil), // 29: sallyport.sandboxd.v1.ListFilesRequest
+	(*ListFilesReply)(nil),   // 30: sallyport.sandboxd.v1.ListFilesReply
+	(*FileEntry)(nil),        // 31: sallyport.sandboxd.v1.FileEntry
+	(*ListRequest)(nil),      // 32: sallyport.sandboxd.v1.ListRequest
+	(*ListReply)(nil),        // 33: sallyport.sandboxd.v1.ListReply
+	(*Held)(nil),             // 34: sallyport.sandboxd.v1.Held
+	(*Sandbox)(nil),          // 35: sallyport.sandboxd.v1.Sandbox
+	(*KillRequest)(nil),      // 36: sallyport.sandboxd.v1.KillRequest
+	(*KillReply)(nil),        // 37: sallyport.sandboxd.v1.KillReply
+	(*ServeRequest)(nil),     // 38: sallyport.sandboxd.v1.ServeRequest
+	(*ServeStart)(nil),       // 39: sallyport.sandboxd.v1.ServeStart
+	(*Root)(nil),             // 40: sallyport.sandboxd.v1.Root
+	(*InstallReply)(nil),     // 41: sallyport.sandboxd.v1.InstallReply
+	(*ServeReply)(nil),       // 42: sallyport.sandboxd.v1.ServeReply
+	(*ServeNews)(nil),        // 43: sallyport.sandboxd.v1.ServeNews
+	(*ServeExit)(nil),        // 44: sallyport.sandboxd.v1.ServeExit
 }
 var file_sandbox_proto_depIdxs = []int32{
 	5,  // 0: sallyport.sandboxd.v1.RunRequest.files:type_name -> sallyport.sandboxd.v1.File
 	4,  // 1: sallyport.sandboxd.v1.RunRequest.limits:type_name -> sallyport.sandboxd.v1.Limits
-	9,  // 2: sallyport.sandboxd.v1.RunRequest.inject:type_name -> sallyport.sandboxd.v1.Injection
-	8,  // 3: sallyport.sandboxd.v1.RunRequest.session:type_name -> sallyport.sandboxd.v1.SessionRun
-	7,  // 4: sallyport.sandboxd.v1.SessionRun.ref:type_name -> sallyport.sandboxd.v1.SessionRef
-	10, // 5: sallyport.sandboxd.v1.RunReply.attempts:type_name -> sallyport.sandboxd.v1.Attempt
-	12, // 6: sallyport.sandboxd.v1.RunReply.receipt:type_name -> sallyport.sandboxd.v1.Receipt
-	5,  // 7: sallyport.sandboxd.v1.RunReply.artifacts:type_name -> sallyport.sandboxd.v1.File
-	4,  // 8: sallyport.sandboxd.v1.Receipt.limits:type_name -> sallyport.sandboxd.v1.Limits
-	11, // 9: sallyport.sandboxd.v1.RunEvent.done:type_name -> sallyport.sandboxd.v1.RunReply
-	6,  // 10: sallyport.sandboxd.v1.ConverseRequest.run:type_name -> sallyport.sandboxd.v1.RunRequest
-	19, // 11: sallyport.sandboxd.v1.SessionsReply.sessions:type_name -> sallyport.sandboxd.v1.Session
-	7,  // 12: sallyport.sandboxd.v1.JobRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	24, // 13: sallyport.sandboxd.v1.PutFileRequest.start:type_name -> sallyport.sandboxd.v1.PutFileStart
-	7,  // 14: sallyport.sandboxd.v1.PutFileStart.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	7,  // 15: sallyport.sandboxd.v1.GetFileRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	7,  // 16: sallyport.sandboxd.v1.ListFilesRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	30, // 17: sallyport.sandboxd.v1.ListFilesReply.entries:type_name -> sallyport.sandboxd.v1.FileEntry
-	34, // 18: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
-	33, // 19: sallyport.sandboxd.v1.ListReply.sessions:type_name -> sallyport.sandboxd.v1.Held
-	38, // 20: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
-	0,  // 21: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
-	4,  // 22: sallyport.sandboxd.v1.ServeStart.limits:type_name -> sallyport.sandboxd.v1.Limits
-	9,  // 23: sallyport.sandboxd.v1.ServeStart.inject:type_name -> sallyport.sandboxd.v1.Injection
-	39, // 24: sallyport.sandboxd.v1.ServeStart.roots:type_name -> sallyport.sandboxd.v1.Root
-	43, // 25: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
-	42, // 26: sallyport.sandboxd.v1.ServeReply.news:type_name -> sallyport.sandboxd.v1.ServeNews
-	10, // 27: sallyport.sandboxd.v1.ServeNews.attempts:type_name -> sallyport.sandboxd.v1.Attempt
-	2,  // 28: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
-	6,  // 29: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
-	6,  // 30: sallyport.sandboxd.v1.Sandboxes.Follow:input_type -> sallyport.sandboxd.v1.RunRequest
-	14, // 31: sallyport.sandboxd.v1.Sandboxes.Converse:input_type -> sallyport.sandboxd.v1.ConverseRequest
-	17, // 32: sallyport.sandboxd.v1.Sandboxes.Sessions:input_type -> sallyport.sandboxd.v1.SessionsRequest
-	7,  // 33: sallyport.sandboxd.v1.Sandboxes.EndSession:input_type -> sallyport.sandboxd.v1.SessionRef
-	21, // 34: sallyport.sandboxd.v1.Sandboxes.Job:input_type -> sallyport.sandboxd.v1.JobRequest
-	23, // 35: sallyport.sandboxd.v1.Sandboxes.PutFile:input_type -> sallyport.sandboxd.v1.PutFileRequest
-	26, // 36: sallyport.sandboxd.v1.Sandboxes.GetFile:input_type -> sallyport.sandboxd.v1.GetFileRequest
-	28, // 37: sallyport.sandboxd.v1.Sandboxes.ListFiles:input_type -> sallyport.sandboxd.v1.ListFilesRequest
-	31, // 38: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
-	35, // 39: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
-	37, // 40: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
-	15, // 41: sallyport.sandboxd.v1.Sandboxes.Attend:input_type -> sallyport.sandboxd.v1.AttendRequest
-	38, // 42: sallyport.sandboxd.v1.Sandboxes.Install:input_type -> sallyport.sandboxd.v1.ServeStart
-	3,  // 43: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
-	11, // 44: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
-	13, // 45: sallyport.sandboxd.v1.Sandboxes.Follow:output_type -> sallyport.sandboxd.v1.RunEvent
-	13, // 46: sallyport.sandboxd.v1.Sandboxes.Converse:output_type -> sallyport.sandboxd.v1.RunEvent
-	18, // 47: sallyport.sandboxd.v1.Sandboxes.Sessions:output_type -> sallyport.sandboxd.v1.SessionsReply
-	20, // 48: sallyport.sandboxd.v1.Sandboxes.EndSession:output_type -> sallyport.sandboxd.v1.EndSessionReply
-	22, // 49: sallyport.sandboxd.v1.Sandboxes.Job:output_type -> sallyport.sandboxd.v1.JobReply
-	25, // 50: sallyport.sandboxd.v1.Sandboxes.PutFile:output_type -> sallyport.sandboxd.v1.PutFileReply
-	27, // 51: sallyport.sandboxd.v1.Sandboxes.GetFile:output_type -> sallyport.sandboxd.v1.GetFileReply
-	29, // 52: sallyport.sandboxd.v1.Sandboxes.ListFiles:output_type -> sallyport.sandboxd.v1.ListFilesReply
-	32, // 53: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
-	36, // 54: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
-	41, // 55: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
-	16, // 56: sallyport.sandboxd.v1.Sandboxes.Attend:output_type -> sallyport.sandboxd.v1.AttendReply
-	40, // 57: sallyport.sandboxd.v1.Sandboxes.Install:output_type -> sallyport.sandboxd.v1.InstallReply
-	43, // [43:58] is the sub-list for method output_type
-	28, // [28:43] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	10, // 2: sallyport.sandboxd.v1.RunRequest.inject:type_name -> sallyport.sandboxd.v1.Injection
+	9,  // 3: sallyport.sandboxd.v1.RunRequest.session:type_name -> sallyport.sandboxd.v1.SessionRun
+	7,  // 4: sallyport.sandboxd.v1.RunRequest.module:type_name -> sallyport.sandboxd.v1.Module
+	8,  // 5: sallyport.sandboxd.v1.SessionRun.ref:type_name -> sallyport.sandboxd.v1.SessionRef
+	11, // 6: sallyport.sandboxd.v1.RunReply.attempts:type_name -> sallyport.sandboxd.v1.Attempt
+	13, // 7: sallyport.sandboxd.v1.RunReply.receipt:type_name -> sallyport.sandboxd.v1.Receipt
+	5,  // 8: sallyport.sandboxd.v1.RunReply.artifacts:type_name -> sallyport.sandboxd.v1.File
+	4,  // 9: sallyport.sandboxd.v1.Receipt.limits:type_name -> sallyport.sandboxd.v1.Limits
+	12, // 10: sallyport.sandboxd.v1.RunEvent.done:type_name -> sallyport.sandboxd.v1.RunReply
+	6,  // 11: sallyport.sandboxd.v1.ConverseRequest.run:type_name -> sallyport.sandboxd.v1.RunRequest
+	20, // 12: sallyport.sandboxd.v1.SessionsReply.sessions:type_name -> sallyport.sandboxd.v1.Session
+	8,  // 13: sallyport.sandboxd.v1.JobRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	25, // 14: sallyport.sandboxd.v1.PutFileRequest.start:type_name -> sallyport.sandboxd.v1.PutFileStart
+	8,  // 15: sallyport.sandboxd.v1.PutFileStart.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	8,  // 16: sallyport.sandboxd.v1.GetFileRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	8,  // 17: sallyport.sandboxd.v1.ListFilesRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	31, // 18: sallyport.sandboxd.v1.ListFilesReply.entries:type_name -> sallyport.sandboxd.v1.FileEntry
+	35, // 19: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
+	34, // 20: sallyport.sandboxd.v1.ListReply.sessions:type_name -> sallyport.sandboxd.v1.Held
+	39, // 21: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
+	0,  // 22: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
+	4,  // 23: sallyport.sandboxd.v1.ServeStart.limits:type_name -> sallyport.sandboxd.v1.Limits
+	10, // 24: sallyport.sandboxd.v1.ServeStart.inject:type_name -> sallyport.sandboxd.v1.Injection
+	40, // 25: sallyport.sandboxd.v1.ServeStart.roots:type_name -> sallyport.sandboxd.v1.Root
+	44, // 26: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
+	43, // 27: sallyport.sandboxd.v1.ServeReply.news:type_name -> sallyport.sandboxd.v1.ServeNews
+	11, // 28: sallyport.sandboxd.v1.ServeNews.attempts:type_name -> sallyport.sandboxd.v1.Attempt
+	2,  // 29: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
+	6,  // 30: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
+	6,  // 31: sallyport.sandboxd.v1.Sandboxes.Follow:input_type -> sallyport.sandboxd.v1.RunRequest
+	15, // 32: sallyport.sandboxd.v1.Sandboxes.Converse:input_type -> sallyport.sandboxd.v1.ConverseRequest
+	18, // 33: sallyport.sandboxd.v1.Sandboxes.Sessions:input_type -> sallyport.sandboxd.v1.SessionsRequest
+	8,  // 34: sallyport.sandboxd.v1.Sandboxes.EndSession:input_type -> sallyport.sandboxd.v1.SessionRef
+	22, // 35: sallyport.sandboxd.v1.Sandboxes.Job:input_type -> sallyport.sandboxd.v1.JobRequest
+	24, // 36: sallyport.sandboxd.v1.Sandboxes.PutFile:input_type -> sallyport.sandboxd.v1.PutFileRequest
+	27, // 37: sallyport.sandboxd.v1.Sandboxes.GetFile:input_type -> sallyport.sandboxd.v1.GetFileRequest
+	29, // 38: sallyport.sandboxd.v1.Sandboxes.ListFiles:input_type -> sallyport.sandboxd.v1.ListFilesRequest
+	32, // 39: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
+	36, // 40: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
+	38, // 41: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
+	16, // 42: sallyport.sandboxd.v1.Sandboxes.Attend:input_type -> sallyport.sandboxd.v1.AttendRequest
+	39, // 43: sallyport.sandboxd.v1.Sandboxes.Install:input_type -> sallyport.sandboxd.v1.ServeStart
+	3,  // 44: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
+	12, // 45: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
+	14, // 46: sallyport.sandboxd.v1.Sandboxes.Follow:output_type -> sallyport.sandboxd.v1.RunEvent
+	14, // 47: sallyport.sandboxd.v1.Sandboxes.Converse:output_type -> sallyport.sandboxd.v1.RunEvent
+	19, // 48: sallyport.sandboxd.v1.Sandboxes.Sessions:output_type -> sallyport.sandboxd.v1.SessionsReply
+	21, // 49: sallyport.sandboxd.v1.Sandboxes.EndSession:output_type -> sallyport.sandboxd.v1.EndSessionReply
+	23, // 50: sallyport.sandboxd.v1.Sandboxes.Job:output_type -> sallyport.sandboxd.v1.JobReply
+	26, // 51: sallyport.sandboxd.v1.Sandboxes.PutFile:output_type -> sallyport.sandboxd.v1.PutFileReply
+	28, // 52: sallyport.sandboxd.v1.Sandboxes.GetFile:output_type -> sallyport.sandboxd.v1.GetFileReply
+	30, // 53: sallyport.sandboxd.v1.Sandboxes.ListFiles:output_type -> sallyport.sandboxd.v1.ListFilesReply
+	33, // 54: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
+	37, // 55: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
+	42, // 56: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
+	17, // 57: sallyport.sandboxd.v1.Sandboxes.Attend:output_type -> sallyport.sandboxd.v1.AttendReply
+	41, // 58: sallyport.sandboxd.v1.Sandboxes.Install:output_type -> sallyport.sandboxd.v1.InstallReply
+	44, // [44:59] is the sub-list for method output_type
+	29, // [29:44] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_proto_init() }
@@ -3618,46 +3732,46 @@ func file_sandbox_proto_init() {
 	if File_sandbox_proto != nil {
 		return
 	}
-	file_sandbox_proto_msgTypes[12].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[13].OneofWrappers = []any{
 		(*RunEvent_Stdout)(nil),
 		(*RunEvent_Stderr)(nil),
 		(*RunEvent_Done)(nil),
 		(*RunEvent_Heard)(nil),
 	}
-	file_sandbox_proto_msgTypes[13].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[14].OneofWrappers = []any{
 		(*ConverseRequest_Run)(nil),
 		(*ConverseRequest_Said)(nil),
 		(*ConverseRequest_Stop)(nil),
 	}
-	file_sandbox_proto_msgTypes[22].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[23].OneofWrappers = []any{
 		(*PutFileRequest_Start)(nil),
 		(*PutFileRequest_Data)(nil),
 	}
-	file_sandbox_proto_msgTypes[26].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[27].OneofWrappers = []any{
 		(*GetFileReply_Data)(nil),
 		(*GetFileReply_Size)(nil),
 	}
-	file_sandbox_proto_msgTypes[36].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[37].OneofWrappers = []any{
 		(*ServeRequest_Start)(nil),
 		(*ServeRequest_Stdin)(nil),
 		(*ServeRequest_CloseStdin)(nil),
 		(*ServeRequest_StopWithinMs)(nil),
 	}
-	file_sandbox_proto_msgTypes[40].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[41].OneofWrappers = []any{
 		(*ServeReply_Started)(nil),
 		(*ServeReply_Stdout)(nil),
 		(*ServeReply_Stderr)(nil),
 		(*ServeReply_Exit)(nil),
 		(*ServeReply_News)(nil),
 	}
-	file_sandbox_proto_msgTypes[42].OneofWrappers = []any{}
+	file_sandbox_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_proto_rawDesc), len(file_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -51,6 +51,16 @@ func grpcCode(c sallyport.Code) codes.Code {
 	}
 }
 
+// Refused reports whether a host itself refused, and not the connection to it.
+func Refused(err error) bool {
+	for _, d := range status.Convert(err).Details() {
+		if _, ok := d.(*Refusal); ok {
+			return true
+		}
+	}
+	return false
+}
+
 // FromStatus turns what came over the wire back into a sallyport.Error. A
 // broken connection is Unavailable; whether the job ran is then not known.
 // Callers look at their own context first.
