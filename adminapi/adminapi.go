@@ -22,6 +22,9 @@ import (
 // MaxBody bounds a request's body.
 const MaxBody = 8 << 20
 
+// MaxRun bounds that of a command for a sandbox, with its module and its files.
+const MaxRun = 64 << 20
+
 // A Server is the door. All fields must be set.
 type Server struct {
 	Gateway      Caller
@@ -118,8 +121,9 @@ func (s *Server) routes() []route {
 		{"DELETE", "/api/v1/secrets/{name}", operator, "remove a secret", s.removeSecret},
 		{"POST", "/api/v1/policies/explain", operator, "how a call would be decided, without making it", s.explain},
 		{"POST", "/api/v1/policies/reload", operator, "read the policies again", s.reload},
-		{"POST", "/api/v1/sandboxes", operator, "run a command in a sandbox", s.sandboxRun},
+		{"POST", runPath, operator, "run a command in a sandbox", s.sandboxRun},
 		{"GET", "/api/v1/sandboxes", operator, "list running sandboxes", s.sandboxList},
+		{"GET", "/api/v1/tiers", operator, "prove each tier, and say which can be had", s.tiers},
 		{"PUT", "/api/v1/sessions/{session}/file", operator, "store the body as a file of an agent's session", s.putFile},
 		{"GET", "/api/v1/sessions/{session}/file", operator, "the content of a file of an agent's session", s.getFile},
 	}
@@ -148,7 +152,11 @@ func (s *Server) Handler() http.Handler {
 
 func (s *Server) serve(w http.ResponseWriter, req *http.Request, r route) {
 	c := call{Request: req, peer: peerOf(req), w: w, file: req.Body}
-	req.Body = http.MaxBytesReader(w, req.Body, MaxBody)
+	limit := int64(MaxBody)
+	if r.path == runPath {
+		limit = MaxRun
+	}
+	req.Body = http.MaxBytesReader(w, req.Body, limit)
 	if err := s.identify(&c, r.need); err != nil {
 		fail(w, err)
 		return
@@ -171,6 +179,9 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, r route) {
 
 // callPath is the route of what takes the steps of a call.
 const callPath = "/api/v1/calls"
+
+// runPath is the route of a command for a sandbox.
+const runPath = "/api/v1/sandboxes"
 
 // stepless takes the step out of an error: what an operator does takes none.
 func stepless(err error) error {

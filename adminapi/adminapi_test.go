@@ -145,6 +145,7 @@ var operations = map[string]string{
 	"GET /api/v1/reservations":               "operators' records",
 	"GET /api/v1/secrets":                    "operators' records",
 	"GET /api/v1/sandboxes":                  "operators' records",
+	"GET /api/v1/tiers":                      "what the host can run, proven: no agent, no tool",
 	"GET /api/v1/tools/{name}":               "operators' records",
 	"GET /api/v1/approvals/{id}":             "operators' records",
 	"POST /api/v1/agents/{id}/{change}":      "operators' records",

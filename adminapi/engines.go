@@ -201,16 +201,38 @@ type Secrets interface {
 type Sandbox interface {
 	RunCommand(ctx context.Context, c SandboxCommand) (SandboxResult, error)
 	Running(ctx context.Context) ([]SandboxInfo, error)
+	Tiers(ctx context.Context) ([]TierInfo, error) // each proven, as far as it was not
+	Lack(ctx context.Context, tier string) error   // why no sandbox of a tier can be had, nil if one can
+}
+
+// A TierInfo says whether sandboxes of a tier can be had.
+type TierInfo struct {
+	Tier  string    `json:"tier"`
+	Works bool      `json:"works"`
+	Proof string    `json:"proof,omitempty"` // how a program ran in it
+	Lack  string    `json:"lack,omitempty"`  // why none can
+	Hint  string    `json:"hint,omitempty"`
+	Since time.Time `json:"since,omitzero"` // of the proof, or of the last try
 }
 
 // A SandboxCommand is one command for `sallyport sandbox run`.
 type SandboxCommand struct {
-	Argv    []string `json:"argv"`
-	Stdin   []byte   `json:"stdin,omitempty"`
-	Tier    string   `json:"tier,omitempty"`
-	Image   string   `json:"image,omitempty"`
+	Argv  []string `json:"argv"`
+	Stdin []byte   `json:"stdin,omitempty"`
+	Tier  string   `json:"tier,omitempty"` // "" or auto: as the gateway chooses
+	Image string   `json:"image,omitempty"`
+
+	Module *SandboxModule    `json:"module,omitempty"` // what runs, in a tier without programs; Argv are then its name and its arguments
+	Files  map[string][]byte `json:"files,omitempty"`  // in the working folder
+
 	Allow   []string `json:"allow,omitempty"`
 	Timeout float64  `json:"timeout_seconds,omitempty"`
+}
+
+// A SandboxModule is code for a tier that is a runtime.
+type SandboxModule struct {
+	Language string `json:"language"` // javascript, wasm
+	Code     []byte `json:"code"`
 }
 
 // A SandboxResult says how it ended.
@@ -226,6 +248,7 @@ type SandboxResult struct {
 	Tier      string   `json:"tier"`
 	Duration  float64  `json:"duration_ms"`
 
+	TierReason  string                 `json:"tier_reason,omitempty"`
 	Connections []sallyport.Connection `json:"connections,omitempty"`
 	Receipt     *sallyport.Receipt     `json:"receipt,omitempty"`
 }

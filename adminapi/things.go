@@ -1,10 +1,13 @@
 package adminapi
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/tier/choose"
 )
 
 func (s *Server) listTools(c call) (any, error) {
@@ -33,8 +36,35 @@ type ToolInfo struct {
 	ReadOnly     bool                 `json:"read_only,omitempty"`
 	Deprecated   string               `json:"deprecated,omitempty"`
 	Remarks      []string             `json:"remarks,omitempty"` // what to be wary of
+	Code         *CodeInfo            `json:"code,omitempty"`    // of a tool that runs in a sandbox
 	Definition   json.RawMessage      `json:"definition,omitempty"`
 	Route        *sallyport.Route     `json:"route,omitempty"` // of an operation of an HTTP API; agents do not see it
+}
+
+// A CodeInfo says where a tool's code runs.
+type CodeInfo struct {
+	Language string   `json:"language"`
+	Trust    string   `json:"trust"`
+	GPU      bool     `json:"gpu,omitempty"`
+	Tiers    []string `json:"tiers,omitempty"` // that it may run in
+	Tier     string   `json:"tier"`            // that a call would get now
+	Reason   string   `json:"tier_reason"`
+	Lack     string   `json:"lack,omitempty"` // why a call would be refused
+}
+
+func (s *Server) codeOf(c call, t sallyport.Tool) *CodeInfo {
+	if t.Code == nil {
+		return nil
+	}
+	got, err := choose.Of(t, nil, t.Manifest.Limits, func(tier string) error { return s.Sandbox.Lack(c.Context(), tier) })
+	i := &CodeInfo{
+		Language: t.Code.Language, Trust: cmp.Or(t.Manifest.Trust, "agent"), GPU: t.Manifest.GPU, Tiers: t.Manifest.Tiers,
+		Tier: got.Tier, Reason: got.Reason,
+	}
+	if e, ok := errors.AsType[*sallyport.Error](err); ok {
+		i.Lack = e.Message + " (" + e.Hint + ")"
+	}
+	return i
 }
 
 func infoOf(t sallyport.Tool) ToolInfo {
@@ -55,6 +85,9 @@ func (s *Server) showTool(c call) (any, error) {
 	t, err := s.Tools.ShowTool(c.Context(), c.PathValue("name"))
 	i := infoOf(t)
 	i.Definition, i.Route = t.Definition, t.Route
+	if err == nil {
+		i.Code = s.codeOf(c, t)
+	}
 	return i, err
 }
 
@@ -175,6 +208,13 @@ func (s *Server) sandboxList(c call) (any, error) {
 	return struct {
 		Sandboxes []SandboxInfo `json:"sandboxes"`
 	}{orEmpty(list)}, err
+}
+
+func (s *Server) tiers(c call) (any, error) {
+	all, err := s.Sandbox.Tiers(c.Context())
+	return struct {
+		Tiers []TierInfo `json:"tiers"`
+	}{orEmpty(all)}, err
 }
 
 // openAPI describes the routes.

@@ -48,13 +48,22 @@ type Exit int
 
 func (e Exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
+// status is what a parent sees of a status: one that does not fit, such as a WASI
+// module's, is not cut to something else, which may be 0.
+func status(n int) int {
+	if n < 0 || n > 255 {
+		return 255
+	}
+	return n
+}
+
 // ExitCode is the status that an error ends the program with.
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK
 	}
 	if e, ok := errors.AsType[Exit](err); ok {
-		return int(e)
+		return status(int(e))
 	}
 	if m, ok := errors.AsType[*Misuse](err); ok {
 		return m.Code

@@ -178,6 +178,8 @@ func (d *decoder) sandbox(s *Sandbox, dir string) {
 	d.each("sandbox.images", s.Images, func(key, v string) {
 		d.name(key, "image", v, `^([a-z][a-z0-9._-]{0,62}|sha256-[0-9a-f]{64})$`, "name an image, see sallyport sandbox images")
 	})
+	d.each("sandbox.tiers", s.Tiers, func(key, v string) { d.oneOf(key, v, sallyport.Tiers()...) })
+	d.within("sandbox.tiers", len(s.Tiers) == 0 || slices.Contains(s.Tiers, sallyport.TierGVisor), "gvisor and others: it is what tools have where nothing is said, and servers run in")
 	d.within("sandbox.runs", s.Runs > 0, "at least 1")
 	d.within("sandbox.queue", s.Queue >= 0 && s.Queue <= 10_000, "from 0 to 10000")
 	d.within("sandbox.warm", s.Warm >= 0 && s.Warm <= 256, "from 0 to 256")
@@ -209,6 +211,7 @@ func (d *decoder) numbers(c *Config) {
 	d.within("limits.bytes", c.Limits.Bytes >= KiB, "at least 1KiB")
 	d.within("limits.body", c.Limits.Body >= KiB && c.Limits.Body <= GiB, "between 1KiB and 1GiB")
 	d.within("limits.answer", c.Limits.Answer >= time.Second && c.Limits.Answer <= 24*time.Hour, "between 1s and 24h")
+	d.within("limits.task", c.Limits.Task >= 100*time.Millisecond && c.Limits.Task <= time.Hour, "between 100ms and 1h")
 	d.within("limits.concurrency", c.Limits.Concurrency > 0, "at least 1")
 	d.within("limits.total", c.Limits.Total > 0, "at least 1")
 	t := c.Limits.Tenant

@@ -142,6 +142,7 @@ type Sandbox struct {
 	Host   string        `yaml:"host"`   // unix socket or HOST:PORT of a sandbox host: "", a local one that serve starts
 	Image  string        `yaml:"image"`  // default image: default
 	Images []string      `yaml:"images"` // others that a call of a built-in tool may choose as its image: none
+	Tiers  []string      `yaml:"tiers"`  // that a host which serve starts may open, of gvisor, microvm, isolate, wasm: all that can run
 	Runs   int           `yaml:"runs"`   // sandboxes at once: 16
 	Queue  int           `yaml:"queue"`  // runs that may wait for one of those to end: 64
 	Warm   int           `yaml:"warm"`   // started sandboxes that may wait for the next call of their kind, about 30 MB each: 4, 0 for none
@@ -234,6 +235,7 @@ type Limits struct {
 	Total       int     `yaml:"total"`       // calls in flight of all: 4096
 
 	Answer time.Duration `yaml:"answer"` // for a client to answer what a server asks in the middle of a call: 10m
+	Task   time.Duration `yaml:"task"`   // after which a call of a client that takes tasks becomes one: 10s
 	Tenant TenantLimits  `yaml:"tenant"` // of all agents together, at every gateway of the database
 
 	Windows []Window `yaml:"windows"` // sums of money that need a human: none
@@ -330,7 +332,7 @@ func Default() *Config {
 		Approvals: Approvals{Wait: 5 * time.Minute, DecideBy: time.Hour, RunBy: 15 * time.Minute, Cooldown: 5 * time.Minute,
 			PerAgent: 20, PerTenant: 500, Irreversible: Approvers{Quorum: 1}, Passkeys: PasskeysEnrolled, Webhooks: map[string]Webhook{}},
 		Sagas:       Sagas{Plans: "sagas", OpenFor: 15 * time.Minute, OnTimeout: "rollback", Lease: 30 * time.Second, Concurrency: 16},
-		Limits:      Limits{Rate: 100, Burst: 200, Bytes: 32 * MiB, Body: 4 * MiB, Concurrency: 64, Total: 4096, Answer: 10 * time.Minute},
+		Limits:      Limits{Rate: 100, Burst: 200, Bytes: 32 * MiB, Body: 4 * MiB, Concurrency: 64, Total: 4096, Answer: 10 * time.Minute, Task: 10 * time.Second},
 		Idempotency: Idempotency{Retention: 7 * 24 * time.Hour, Open: 1000, Outputs: 64 * MiB, Lease: time.Minute, Wait: 10 * time.Second},
 		Redact:      Redact{MaxBytes: 1 * MiB, PII: []string{"card", "ssn"}, Outbound: OutboundApprove, Taint: 30 * time.Minute},
 		Telemetry:   Telemetry{Sample: 1, Metrics: true, Log: "info"},

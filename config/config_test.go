@@ -52,6 +52,7 @@ limits:
   concurrency: 3
   total: 9
   answer: 90s
+  task: 3s
   windows: [{currency: eur, limit: 1000.50, per: 1h, by: recipient, tool: "bank__*"}, {limit: "7"}]
   quotas: [{tool: mail__send, agent: old, calls: 5, per: 1m}, {calls: 9}]
 idempotency: {retention: 24h, open: 7, outputs: 1MiB, lease: 2s, wait: 3s}
@@ -86,7 +87,7 @@ telemetry: {endpoint: "http://127.0.0.1:4318", sample: 0, metrics: false, log: d
 		Approvals: config.Approvals{DecideBy: 2 * time.Hour, RunBy: time.Minute, Cooldown: time.Minute, PerAgent: 3, PerTenant: 9,
 			Irreversible: config.Approvers{Groups: []string{"finance", "security"}, Quorum: 2}, Escalate: config.Escalate{After: time.Hour, Groups: []string{"board"}}, Passkeys: "enrolled", Webhooks: map[string]config.Webhook{}},
 		Sagas: config.Sagas{Plans: "/etc/sallyport/p", OpenFor: time.Minute, OnTimeout: "park", Lease: 5 * time.Second, Concurrency: 2},
-		Limits: config.Limits{Rate: 2.5, Burst: 5, Bytes: 1e6, Body: 64 * config.KiB, Concurrency: 3, Total: 9, Answer: 90 * time.Second,
+		Limits: config.Limits{Rate: 2.5, Burst: 5, Bytes: 1e6, Body: 64 * config.KiB, Concurrency: 3, Total: 9, Answer: 90 * time.Second, Task: 3 * time.Second,
 			Windows: []config.Window{{Currency: "eur", Limit: "1000.50", Per: time.Hour, By: "recipient", Tool: "bank__*"}, {Limit: "7"}},
 			Quotas:  []config.Quota{{Tool: "mail__send", Agent: "old", Calls: 5, Per: time.Minute}, {Calls: 9}}},
 		Idempotency: config.Idempotency{Retention: 24 * time.Hour, Open: 7, Outputs: config.MiB, Lease: 2 * time.Second, Wait: 3 * time.Second},

@@ -20,6 +20,7 @@ import (
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/image"
+	"sallyport.dev/sallyport/image/module"
 	"sallyport.dev/sallyport/image/oci"
 	"sallyport.dev/sallyport/redact/visible"
 )
@@ -202,12 +203,15 @@ func (a command) build() *cobra.Command {
 
 func (a command) pull() *cobra.Command {
 	var f flags
-	var takeTag bool
+	var takeTag, isModule bool
 	cmd := &cobra.Command{
-		Use: "pull REFERENCE", Short: "Make an image of one in a registry, by its digest",
-		Example: "  sallyport sandbox pull docker.io/library/python@sha256:…",
+		Use: "pull REFERENCE", Short: "Make an image of one in a registry, by its digest; or fetch a WebAssembly module",
+		Example: "  sallyport sandbox pull docker.io/library/python@sha256:…\n  sallyport sandbox pull --module ghcr.io/owner/tool@sha256:…",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if isModule {
+				return a.module(cmd.Context(), args[0], takeTag)
+			}
 			size, err := f.size()
 			if err != nil {
 				return err
@@ -217,7 +221,23 @@ func (a command) pull() *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().BoolVar(&takeTag, "resolve", false, "take what a tag means now, and print the digest")
+	cmd.Flags().BoolVar(&isModule, "module", false, "fetch the WebAssembly module of an artifact, for tools of language wasm")
 	return cmd
+}
+
+// module fetches a module. What it prints is what a manifest says of it.
+func (a command) module(ctx context.Context, ref string, takeTag bool) error {
+	m, err := oci.PullModule(ctx, ref, takeTag)
+	if err != nil {
+		return err
+	}
+	if err := module.NewStore(cli.CacheDir()).Put(m.Ref, m.Code); err != nil {
+		return err
+	}
+	return a.Show(map[string]any{"image": m.Ref, "bytes": len(m.Code)}, func() error {
+		_, err := fmt.Fprintf(a.Out, "image: %s\n", m.Ref)
+		return err
+	})
 }
 
 func (a command) layers(ctx context.Context, name string, size int64, find func(context.Context) (*oci.Image, error)) error {

@@ -86,6 +86,9 @@ func (a app) showExplanation(x gateway.Explanation) error {
 	if x.Risk != nil {
 		line("risk", strings.Join(append([]string{x.Risk.Level.String()}, x.Risk.Reasons...), "; "))
 	}
+	if x.Tier != "" {
+		line("tier", x.Tier+": "+x.Why)
+	}
 	switch {
 	case x.Refused != nil:
 		line("decision", fmt.Sprintf("refused at step %s (%s): %s", x.Refused.Step, x.Refused.Code, x.Refused.Message))

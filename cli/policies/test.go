@@ -2,7 +2,6 @@ package policies
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"sallyport.dev/sallyport/gateway"
 	"sallyport.dev/sallyport/redact/visible"
 	"sallyport.dev/sallyport/risk"
+	"sallyport.dev/sallyport/tier/choose"
 )
 
 // An outcome is how one row of a table came out.
@@ -165,16 +165,8 @@ func (b bench) run(ctx context.Context, r row) outcome {
 	return o
 }
 
-// tierOf is the tier that the call asks for, or the tool's first.
+// tierOf is where the call would run, where all tiers can be had.
 func tierOf(t sallyport.Tool, r row) string {
-	var in struct {
-		Tier string `json:"tier"`
-	}
-	if t.Code != nil && json.Unmarshal(r.args, &in) == nil && in.Tier != "" {
-		return in.Tier
-	}
-	if len(t.Manifest.Tiers) > 0 {
-		return t.Manifest.Tiers[0]
-	}
-	return ""
+	c, _ := choose.Of(t, r.args, t.Manifest.Limits, nil)
+	return c.Tier
 }
