@@ -18,6 +18,7 @@ import (
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/cmd/sallyport/age"
 	"sallyport.dev/sallyport/cmd/sallyport/deciding"
+	"sallyport.dev/sallyport/cmd/sallyport/host"
 	"sallyport.dev/sallyport/cmd/sallyport/whole"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/image"
@@ -44,8 +45,11 @@ func (a *program) doctorCommand() *cobra.Command {
 func (a *program) showFindings(f []finding) {
 	for _, x := range f {
 		mark := "ok  "
-		if !x.OK {
+		switch {
+		case !x.OK:
 			mark = "BAD "
+		case x.Lacking:
+			mark = "none"
 		}
 		fmt.Fprintf(a.Out, "%s %-18s %s\n", mark, visible.String(x.What), visible.String(x.Said))
 		if x.Hint != "" {
@@ -77,7 +81,7 @@ func (a *program) examine(ctx context.Context) []finding {
 		c.add("sandbox images", none, said)
 	}
 	if self, err := os.Executable(); err == nil {
-		said, wrong := whole.Programs(filepath.Dir(self), "sallyport-sandboxd", gvisor.RuntimeProgram, "sallyport-init")
+		said, wrong := whole.Programs(filepath.Dir(self), "sallyport-sandboxd", gvisor.RuntimeProgram, "sallyport-init", "sallyport-cage", "sallyport-guest", "sallyport-wasm")
 		c.add("programs", wrong, said)
 	}
 	c.add("gateway", err, fmt.Sprintf("%s as uid %d, policy version %s", st.MCPURL, st.UID, st.Readiness.Policy))
@@ -89,18 +93,16 @@ func (a *program) examine(ctx context.Context) []finding {
 	} else {
 		c.add("store", nil, store)
 	}
-	switch s := st.Readiness.Sandbox; s {
-	case "up":
-		c.add("gvisor", nil, "a program ran in a sandbox just now")
-	case noSandbox:
-		c.add("gvisor", (&sandboxHost{}).missing(), "")
-	default:
-		c.add("gvisor", &sallyport.Error{Message: s, Hint: "code calls are refused until this is mended; there is no weaker way to run code"}, "")
+	if st.Readiness.Sandbox == noSandbox {
+		c.add("gvisor", (&host.Host{}).Missing(), "")
+		c.add("strongest tier", nil, "none works here: code calls are refused")
+	} else {
+		c.all = append(c.all, whole.Tiers(ctx, &a.App)...)
 	}
 	if st.Sessions != "" {
 		c.add("sessions", nil, st.Sessions)
 	}
-	c.all = append(append(c.all, ages()...), strongest(st.Readiness.Sandbox))
+	c.all = append(c.all, ages(ctx)...)
 	if st.UID == os.Getuid() && st.UID == 0 {
 		c.add("privileges", &sallyport.Error{Message: "the gateway runs as root", Hint: "start it with `sallyport serve`, which gives root up"}, "")
 	}
@@ -151,28 +153,16 @@ func (a *program) examineFiles(c *checkup) (store string, images []string) {
 }
 
 // ages tells how old what runs sandboxes is. It is advice, and never a fault.
-func ages() (all []finding) {
-	known, err := age.Known()
+func ages(ctx context.Context) (all []finding) {
+	self, _ := os.Executable() // what is beside it is of an unknown version then
+	rows, err := age.Found(ctx, filepath.Dir(self), cli.CacheDir())
 	if err != nil {
 		return []finding{{What: "versions", Said: err.Error()}}
 	}
-	if self, err := os.Executable(); err == nil {
-		said, hint := age.Gvisor(gvisor.RuntimeVersion(filepath.Join(filepath.Dir(self), gvisor.RuntimeProgram)), known)
-		all = append(all, finding{What: "gvisor version", OK: true, Said: said, Hint: hint})
-	}
-	if b, err := os.ReadFile("/proc/version"); err == nil {
-		said, hint := age.Kernel(age.KernelOf(string(b)), known)
-		all = append(all, finding{What: "kernel version", OK: true, Said: said, Hint: hint})
+	for _, r := range rows {
+		all = append(all, finding{What: r.What, OK: true, Said: r.Said, Hint: r.Hint})
 	}
 	return all
-}
-
-// strongest names the strongest tier that works, of those that this build has.
-func strongest(sandbox string) finding {
-	if sandbox != "up" {
-		return finding{What: "strongest tier", OK: true, Said: "none works here: code calls are refused"}
-	}
-	return finding{What: "strongest tier", OK: true, Said: gvisor.Tier}
 }
 
 // examineImages checks the bytes of the images that are named, and tells what the

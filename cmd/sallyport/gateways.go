@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -10,6 +11,7 @@ import (
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/backend/openapi"
 	sagatools "sallyport.dev/sallyport/backend/saga"
+	"sallyport.dev/sallyport/backend/sandbox"
 	"sallyport.dev/sallyport/backend/search"
 	"sallyport.dev/sallyport/cmd/sallyport/deciding"
 	"sallyport.dev/sallyport/cmd/sallyport/scripts"
@@ -66,12 +68,13 @@ func (h *house) gateways(ctx context.Context, db *relational.Store, journal *aud
 			Held:          h.held,
 			Limits:        settings.Clocks(cfg),
 			Sandbox:       cfg.Sandbox.Limits.Limits(),
-			Image:         h.sandbox.image(),
+			Image:         h.sandbox.Image(),
 			Windows:       windows,
 			Quotas:        quotas,
 			Irreversible:  sallyport.Demand{Groups: ask.Groups, Quorum: ask.Quorum},
 			DenySecrets:   cfg.Redact.Outbound == config.OutboundDeny,
 			Ended:         h.calls.Ended,
+			Lack:          h.sandbox.Lack,
 		}
 	}
 	seal := &saga.Seal{Agents: db, Sagas: db, Approvals: db, Now: time.Now}
@@ -106,7 +109,7 @@ func (h *house) limiter(ctx context.Context, db *relational.Store, log *slog.Log
 
 // plans are those that the operator keeps.
 func (h *house) plans() (*plan.Book, error) {
-	h.book = &plan.Book{Catalog: h.catalog, Assessor: h.risk, Image: h.sandbox.image()}
+	h.book = &plan.Book{Catalog: h.catalog, Assessor: h.risk, Image: h.sandbox.Image()}
 	return h.book, h.book.Load(h.config.Sagas.Plans)
 }
 
@@ -125,4 +128,18 @@ func (h *house) drive(ctx context.Context) {
 		h.sagas.Run(ctx)
 	}()
 	h.closers = append([]func() error{func() error { cancel(); <-done; return nil }}, h.closers...)
+}
+
+// builtins are the gateway's own tools.
+func builtins(images sallyport.Images) []sallyport.Tool {
+	return append(slices.Concat(sandbox.Tools(images), sagatools.Tools(), search.Tools()), sallyport.Tool{
+		Name: gateway.ApprovalResult, Version: "1",
+		Description: "Comes back for the result of a call that waits for a human's approval.",
+		Definition: []byte(`{"name":"approval_result","title":"Result of an approved call",` +
+			`"description":"Comes back for the result of a call that waited for a human's approval. Give the ticket from the approval_pending answer. If it was approved, the call runs now, once, exactly as it was asked for; asking again returns the same result.",` +
+			`"inputSchema":{"type":"object","properties":{"ticket":{"type":"string","description":"id of the ticket, tkt_…","minLength":1,"maxLength":64}},"required":["ticket"],"additionalProperties":false}}`),
+		InputSchema: []byte(`{"type":"object","properties":{"ticket":{"type":"string","description":"id of the ticket","minLength":1,"maxLength":64}},"required":["ticket"],"additionalProperties":false}`),
+		Origin:      sallyport.Origin{Backend: "builtin", Name: gateway.ApprovalResult},
+		Status:      sallyport.ToolActive,
+	})
 }

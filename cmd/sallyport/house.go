@@ -31,6 +31,7 @@ import (
 	"sallyport.dev/sallyport/cmd/sallyport/desk"
 	"sallyport.dev/sallyport/cmd/sallyport/front"
 	"sallyport.dev/sallyport/cmd/sallyport/holding"
+	"sallyport.dev/sallyport/cmd/sallyport/host"
 	"sallyport.dev/sallyport/cmd/sallyport/reach"
 	"sallyport.dev/sallyport/cmd/sallyport/settings"
 	"sallyport.dev/sallyport/config"
@@ -72,7 +73,7 @@ type house struct {
 	box      *secret.Rows
 	upstream *upstream.Backend
 	apis     *openapi.Backend
-	sandbox  *sandboxHost
+	sandbox  *host.Host
 	servers  *desk.Servers
 	agents   desk.Agents
 	oauth    *oauth.Server
@@ -117,7 +118,7 @@ func (a *program) house(ctx context.Context, cfg *config.Config, log *slog.Logge
 	book := diary.New(diary.Options{Tenant: tenant, Append: journal.Append, Clean: h.redact.Text})
 	h.closers = append([]func() error{book.Close}, h.closers...)
 	news := func(n sandbox.News) { book.Note(n.Server, n.Connections, n.LimitsHit) }
-	if h.sandbox, err = openSandbox(vault, cfg.Sandbox, news, log); err != nil {
+	if h.sandbox, err = host.Open(vault, cfg.Sandbox, host.Started{Socket: os.Getenv(envSandbox), PID: os.Getenv(envPID)}, news, log); err != nil {
 		return nil, err
 	}
 	h.closers = append(h.closers, h.sandbox.Close)
@@ -213,10 +214,10 @@ func (h *house) tools(ctx context.Context, db *relational.Store, vault *secret.V
 	if err != nil {
 		return err
 	}
-	if manifests, err = h.sandbox.fix(manifests); err != nil {
+	if manifests, err = h.sandbox.Fix(manifests); err != nil {
 		return err
 	}
-	images, err := h.sandbox.images(h.config.Sandbox.Images...)
+	images, err := h.sandbox.Images(h.config.Sandbox.Images...)
 	if err != nil {
 		return err
 	}
@@ -229,14 +230,14 @@ func (h *house) tools(ctx context.Context, db *relational.Store, vault *secret.V
 		return err
 	}
 	h.library = h.shelves(desk.Pins{Tenant: tenant, Store: db})
-	h.servers = &desk.Servers{Tenant: tenant, Store: db, Vault: vault, Catalog: h.catalog, Library: h.library, Configured: h.config.Servers, Install: h.sandbox.install}
+	h.servers = &desk.Servers{Tenant: tenant, Store: db, Vault: vault, Catalog: h.catalog, Library: h.library, Configured: h.config.Servers, Install: h.sandbox.Install}
 	toServers, err := reach.Servers(h.config)
 	if err != nil {
 		return err
 	}
 	h.upstream = upstream.New(nil, upstream.Options{
 		Dial:      toServers,
-		Launchers: h.sandbox.launchers(), Environ: os.Environ(), Log: log, Instance: h.instance, OnListing: h.servers.Listed(log),
+		Launchers: h.sandbox.Launchers(), Environ: os.Environ(), Log: log, Instance: h.instance, OnListing: h.servers.Listed(log),
 		OnUpdate: func(server, address string) {
 			if hub := h.changes.Load(); hub != nil {
 				hub.Updated(server, address)
@@ -310,7 +311,7 @@ func (h *house) doors(a *program, db *relational.Store, vault *secret.Vault, tic
 	hub := stream.NewHub(h.gateway, h.upstream.Unfollow)
 	h.changes.Store(hub)
 	h.door, err = mcpserver.New(mcpserver.Options{
-		Gateway: h.gateway, Held: h.held, Hub: hub, Reaches: func() []string { return append(h.upstream.Reaches(), h.instance) }, Down: h.servers.Down, BaseURL: h.base, Resource: front.Resource(h.config, h.base), AuthorizationServers: []string{front.External(h.config, h.base)}, Log: log, Version: version(), Hosts: h.hosts(),
+		Gateway: h.gateway, Held: h.held, Later: h.gateway, Hub: hub, Reaches: func() []string { return append(h.upstream.Reaches(), h.instance) }, Down: h.servers.Down, BaseURL: h.base, Resource: front.Resource(h.config, h.base), AuthorizationServers: []string{front.External(h.config, h.base)}, Log: log, Version: version(), Hosts: h.hosts(),
 		MaxBody: int64(h.config.Limits.Body), ApprovalWait: h.config.Approvals.Wait,
 		Profile: func(name string) bool { _, ok := h.config.Profiles[name]; return ok },
 	})

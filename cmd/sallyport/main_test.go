@@ -63,7 +63,7 @@ func install(t *testing.T) (bin string) {
 		if programs == "" {
 			programs = gvisortest.Programs(t)
 		}
-		for _, p := range []string{"sallyport-sandboxd", "sallyport-runsc", "sallyport-init"} {
+		for _, p := range []string{"sallyport-sandboxd", "sallyport-runsc", "sallyport-init", "sallyport-cage", "sallyport-guest", "sallyport-wasm"} {
 			if err := os.Symlink(filepath.Join(programs, p), filepath.Join(bin, p)); err != nil {
 				t.Fatal(err)
 			}

@@ -26,6 +26,8 @@ import (
 	"sallyport.dev/sallyport/approval/passkey/passkeytest"
 	"sallyport.dev/sallyport/cli"
 	"sallyport.dev/sallyport/image"
+	"sallyport.dev/sallyport/isolate/workerd"
+	"sallyport.dev/sallyport/microvm"
 )
 
 // TestScripts plays the sessions of testdata/script: what a user types, and what
@@ -47,7 +49,8 @@ import (
 //	api                    an HTTP API at $API, which keeps a $LEDGER: see api_test.go
 //	browse, receiver, deliver   passkeys and webhooks: see deciding_test.go
 //
-// and the condition [sandbox]: root, with an image in the cache.
+// and the conditions [sandbox]: root, with an image in the cache; [tiers]: and all
+// that every tier needs.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	bin := install(t)
@@ -77,10 +80,16 @@ func TestScripts(t *testing.T) {
 			return os.Chmod(open, 0o755)
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond != "sandbox" {
+			_, err := image.Open(cli.CacheDir(), image.DefaultName)
+			switch cond {
+			case "sandbox":
+			case "tiers":
+				if err == nil && os.Getenv("CI") == "" { // where nothing may be left out
+					err = everyTier(bin)
+				}
+			default:
 				return false, fmt.Errorf("no condition %q", cond)
 			}
-			_, err := image.Open(cli.CacheDir(), image.DefaultName)
 			return os.Geteuid() == 0 && err == nil, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -89,6 +98,16 @@ func TestScripts(t *testing.T) {
 			"api": api, "browse": browse, "receiver": receiver, "deliver": deliver,
 		},
 	})
+}
+
+// everyTier says what a tier lacks on this machine, nil for nothing.
+func everyTier(programs string) error {
+	f, err := workerd.Find(cli.CacheDir())
+	if err == nil {
+		f.Close()
+		err = microvm.Missing(microvm.Config{Programs: programs, Cache: cli.CacheDir()})
+	}
+	return err
 }
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {

@@ -109,7 +109,7 @@ func sandboxdArgs(homes, data string, c *config.Config) []string {
 	s := c.Sandbox.Sessions
 	return []string{
 		"-state", homes, "-closed", data,
-		"-cache", cli.CacheDir(), "-max-runs", strconv.Itoa(c.Sandbox.Runs), "-queue", strconv.Itoa(c.Sandbox.Queue), "-warm", strconv.Itoa(c.Sandbox.Warm),
+		"-cache", cli.CacheDir(), "-max-runs", strconv.Itoa(c.Sandbox.Runs), "-queue", strconv.Itoa(c.Sandbox.Queue), "-warm", strconv.Itoa(c.Sandbox.Warm), "-tiers", strings.Join(c.Sandbox.Tiers, ","),
 		"-sessions", strconv.Itoa(s.Count), "-sessions-of", strconv.Itoa(s.PerAgent), "-session-rest", s.Rest.String(), "-session-idle", s.Idle.String(), "-session-life", s.Life.String(),
 		"-egress-private", strings.Join(c.Egress.Private, ","), "-egress-own", c.Listen,
 	}

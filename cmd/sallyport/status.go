@@ -129,7 +129,7 @@ func (h *house) reloadAll() error {
 	}
 	manifests, err := catalog.LoadManifests(h.config.Tools)
 	if err == nil {
-		manifests, err = h.sandbox.fix(manifests)
+		manifests, err = h.sandbox.Fix(manifests)
 	}
 	if err == nil {
 		err = new(plan.Book).Load(h.config.Sagas.Plans) // can they be read
@@ -159,7 +159,7 @@ func (h *house) status(ctx context.Context) any {
 	return gatewayStatus{
 		Version: version(), MCPURL: h.base + "/mcp", Config: everybodys(h.config.File), UID: os.Geteuid(), Readiness: h.readiness(ctx),
 		Servers: len(servers), Unisolated: desk.Unisolated(servers), Isolated: desk.Isolated(servers),
-		Logins: desk.Missing(servers), Sessions: h.sandbox.sessions(ctx), Passkeys: h.deciding.Passkeys(), Webhooks: hooks,
+		Logins: desk.Missing(servers), Sessions: h.sandbox.Kept(ctx), Passkeys: h.deciding.Passkeys(), Webhooks: hooks,
 	}
 }
 

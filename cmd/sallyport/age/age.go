@@ -67,22 +67,31 @@ func Gvisor(version string, known []Release) (said, hint string) {
 // Kernel tells how far a host's kernel is behind its own series. What no series is
 // known of is said, not guessed.
 func Kernel(running string, known []Release) (said, hint string) {
-	version, _, _ := strings.Cut(running, "-")
+	return against("linux", "Linux "+running, running, known, "update the kernel: sandboxes stand on it")
+}
+
+// against holds a version of a component, named as people are told it, against the
+// newest of its series.
+func against(component, name, version string, known []Release, update string) (said, hint string) {
+	version, _, _ = strings.Cut(version, "-")
 	for _, r := range known {
-		if r.component != "linux" || series(r.version) != series(version) {
+		if r.component != component || series(r.version) != series(version) {
 			continue
 		}
-		newest := r.version
-		if !r.at.IsZero() {
-			newest += " of " + r.at.Format(time.DateOnly)
-		}
+		newest := r.String()
 		if patch(version) >= patch(r.version) {
-			return fmt.Sprintf("Linux %s, not behind %s, the newest of its series known when this was built", running, newest), ""
+			return fmt.Sprintf("%s, not behind %s, the newest of its series known when this was built", name, newest), ""
 		}
-		said = fmt.Sprintf("Linux %s, %d releases behind %s", running, patch(r.version)-patch(version), newest)
-		return said, "update the kernel: sandboxes stand on it"
+		return fmt.Sprintf("%s, %d releases behind %s", name, patch(r.version)-patch(version), newest), update
 	}
-	return "Linux " + running + ": no release of this series was known when this was built", ""
+	return name + ": no release of this series was known when this was built", ""
+}
+
+func (r Release) String() string {
+	if r.at.IsZero() {
+		return r.version
+	}
+	return r.version + " of " + r.at.Format(time.DateOnly)
 }
 
 func series(version string) string {

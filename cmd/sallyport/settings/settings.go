@@ -24,7 +24,7 @@ func Limits(c *config.Config) limit.Config {
 func Clocks(c *config.Config) gateway.CallLimits {
 	return gateway.CallLimits{
 		DecideBy: c.Approvals.DecideBy, InFlight: c.Idempotency.Wait, Lease: c.Idempotency.Lease, Taint: c.Redact.Taint,
-		Answer: c.Limits.Answer + time.Minute,
+		Answer: c.Limits.Answer + time.Minute, Task: c.Limits.Task,
 	}
 }
 

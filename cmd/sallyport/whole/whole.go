@@ -19,6 +19,8 @@ type Finding struct {
 	OK   bool   `json:"ok"`
 	Said string `json:"said"`
 	Hint string `json:"hint,omitempty"`
+
+	Lacking bool `json:"lacking,omitempty"` // it is not there, and need not be
 }
 
 // Record checks the whole record, as `sallyport audit verify` does, and says what
@@ -80,7 +82,11 @@ func Tools(ctx context.Context, a *cli.App) (all []Finding) {
 	for _, t := range out.Tools {
 		what := "tool " + t.Name
 		if t.Status == sallyport.ToolQuarantined {
-			all = append(all, Finding{What: what, Said: "quarantined: " + t.Reason, Hint: fmt.Sprintf("look at it with `sallyport tools diff %[1]s`, then `sallyport tools approve %[1]s`", t.Name)})
+			hint := fmt.Sprintf("look at it with `sallyport tools diff %[1]s`, then `sallyport tools approve %[1]s`", t.Name)
+			if t.Server == "" { // the operator's own
+				hint = "look at what changed, then correct its manifest and run `sallyport policy reload`"
+			}
+			all = append(all, Finding{What: what, Said: "quarantined: " + t.Reason, Hint: hint})
 		}
 		if t.Deprecated != "" {
 			all = append(all, Finding{What: what, OK: t.Status != sallyport.ToolRetired, Said: string(t.Status) + ", " + t.Deprecated})
