@@ -13,27 +13,26 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/egress"
-	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier"
 )
 
 //go:embed testdata/bypass.py
 var bypass string
 
 // attempts runs groups of attempts in one sandbox, and returns what each got.
-func attempts(t *testing.T, h *gvisor.Host, warm bool, reach []string, args ...string) map[string]string {
+func attempts(t *testing.T, h tier.Tier, warm bool, reach []string, args ...string) map[string]string {
 	t.Helper()
 	quoted := make([]string, len(args))
 	for i, a := range args {
 		quoted[i] = "'" + a + "'"
 	}
-	r := gvisor.Request{
-		Image: "default", Argv: []string{"python3", "run.py"}, Limits: sallyport.DefaultLimits(), Way: gvisor.Way{Reach: reach},
-		Files: []gvisor.File{{Path: "run.py", Content: []byte("import sys\nsys.argv = ['x', " + strings.Join(quoted, ", ") + "]\n" + bypass)}},
+	r := tier.Request{
+		Image: "default", Argv: []string{"python3", "run.py"}, Limits: sallyport.DefaultLimits(), Way: tier.Way{Reach: reach},
+		Files: []tier.File{{Path: "run.py", Content: []byte("import sys\nsys.argv = ['x', " + strings.Join(quoted, ", ") + "]\n" + bypass)}},
 	}
 	r.Limits.Timeout = 4 * time.Minute
 	if warm {
-		bench{host: h}.warmUp(t, r)
+		warmUp(t, h, r)
 	} else {
 		r.Env = []string{"COLD=1"} // no warm sandbox has variables of its own
 	}
@@ -58,24 +57,22 @@ var policies = map[string][]string{
 }
 
 // canarySocket is one of the host's, abstract and by path.
-func canarySockets(t *testing.T, b bench) (port, sockets string) {
+func canarySockets(t *testing.T, b tool) (port, sockets string) {
 	t.Helper()
 	c := startCanary(t, b)
 	return c.port, "@" + c.name + "," + filepath.Join(t.TempDir(), "x") + ",/run/sallyport-sandboxd/0/lock,/srv/way"
 }
 
-func openWorld(t *testing.T) (w *world, b bench, everything *gvisor.Host, naive *gvisor.Host) {
+// openWorld opens three hosts of a tier: what they may reach is judged by the
+// broker, by one that would let all pass, and by none.
+func openWorld(t *testing.T, a arena) (w *world, b bench, everything, naive tier.Tier) {
 	t.Helper()
 	w = newWorld(t)
 	all := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	own := []netip.AddrPort{netip.MustParseAddrPort(gatewayAddr + ":0")}
-	b = newBenchOf(t, gvisortest.Open(t, func(c *gvisor.Config) {
-		c.Warm, c.Broker = 1, realBroker{&egress.Broker{Resolver: w, Own: own}}
-	}))
-	everything = gvisortest.Open(t, func(c *gvisor.Config) {
-		c.Warm, c.Broker = 1, realBroker{&egress.Broker{Resolver: w, Own: own, Private: all}}
-	})
-	naive = gvisortest.Open(t, func(c *gvisor.Config) { c.Broker = naiveBroker{w} })
+	b = bench{arena: a, tool: newTool(t), host: a.open(t, 1, realBroker{&egress.Broker{Resolver: w, Own: own}})}
+	everything = a.open(t, 1, realBroker{&egress.Broker{Resolver: w, Own: own, Private: all}})
+	naive = a.open(t, 0, naiveBroker{w})
 	return w, b, everything, naive
 }
 
@@ -105,7 +102,7 @@ func TestTO52_NamesDisagree(t *testing.T) {
 	if !inWorld(t) {
 		return
 	}
-	w, b, _, naive := openWorld(t)
+	w, b, _, naive := openWorld(t, onGVisor)
 	got := attempts(t, b.host, false, policies["allow-list"], "good,names", "/none")
 	for _, good := range []string{"good http", "good https"} {
 		if !strings.Contains(got[good], "canary") {
@@ -143,7 +140,7 @@ func TestTO53_Metadata(t *testing.T) {
 	if !inWorld(t) {
 		return
 	}
-	w, b, everything, naive := openWorld(t)
+	w, b, everything, naive := openWorld(t, onGVisor)
 	reached(t, "deny all, cold", w, attempts(t, b.host, false, policies["deny all"], "metadata", "/none"))
 	reached(t, "deny all, warm", w, attempts(t, b.host, true, policies["deny all"], "metadata", "/none"))
 	reached(t, "allow-list", w, attempts(t, b.host, false, policies["allow-list"], "metadata", "/none"), allowedAddr)
@@ -165,8 +162,8 @@ func TestTO54_OtherProtocols(t *testing.T) {
 	if !inWorld(t) {
 		return
 	}
-	w, b, everything, _ := openWorld(t)
-	_, sockets := canarySockets(t, b)
+	w, b, everything, _ := openWorld(t, onGVisor)
+	_, sockets := canarySockets(t, b.tool)
 	before := counters(t)
 	reached(t, "deny all, cold", w, attempts(t, b.host, false, nil, "others", sockets))
 	reached(t, "deny all, warm", w, attempts(t, b.host, true, nil, "others", sockets))
@@ -200,8 +197,8 @@ func TestTO60_HostAddresses(t *testing.T) {
 	if !inWorld(t) {
 		return
 	}
-	w, b, everything, naive := openWorld(t)
-	port, sockets := canarySockets(t, b)
+	w, b, everything, naive := openWorld(t, onGVisor)
+	port, sockets := canarySockets(t, b.tool)
 	ports := []string{port, "80", "443", "8080", "22", "7450"}
 	args := append([]string{"home", sockets}, ports...)
 	reached(t, "deny all, cold", w, attempts(t, b.host, false, nil, args...))

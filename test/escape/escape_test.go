@@ -17,61 +17,47 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/gvisortest"
-	"sallyport.dev/sallyport/gvisor/payload"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // A bench has a sandbox host and the probe.
 type bench struct {
-	host  *gvisor.Host
-	path  string // of the probe on the host
-	probe gvisor.File
+	arena
+	tool
+	host tier.Tier
 }
 
-func newBench(t *testing.T) bench {
-	t.Helper()
-	return newBenchOf(t, gvisortest.Open(t, func(c *gvisor.Config) { c.Warm = 1 }))
-}
+// newBench is one of gVisor.
+func newBench(t *testing.T) bench { t.Helper(); return newBenchOf(t, onGVisor.open(t, 1, nil)) }
 
-func newBenchOf(t *testing.T, h *gvisor.Host) bench {
+func newBenchOf(t *testing.T, h tier.Tier) bench {
 	t.Helper()
-	b := bench{host: h, path: filepath.Join(t.TempDir(), "probe")}
-	built := filepath.Join(gvisortest.Programs(t), "probe")
-	gvisortest.Build(t, "./test/escape/probe", built) // leaves alone what is up to date
-	if err := os.Link(built, b.path); err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(b.path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.probe = gvisor.File{Path: "probe", Content: content}
-	return b
+	return bench{arena: onGVisor, tool: newTool(t), host: h}
 }
 
 // inside runs the probe in a sandbox, as its user or as root of a user
 // namespace in it, and returns its lines.
 func (b bench) inside(t *testing.T, asRoot bool, args ...string) []string {
 	t.Helper()
-	return b.insideOf(t, gvisor.Way{}, asRoot, args...)
+	return b.insideOf(t, tier.Way{}, asRoot, args...)
 }
 
 // insideWith is inside, as its user, in a sandbox that may reach something.
 func (b bench) insideWith(t *testing.T, reach []string, args ...string) []string {
 	t.Helper()
-	return b.insideOf(t, gvisor.Way{Reach: reach}, false, args...)
+	return b.insideOf(t, tier.Way{Reach: reach}, false, args...)
 }
 
-func (b bench) insideOf(t *testing.T, way gvisor.Way, asRoot bool, args ...string) []string {
+func (b bench) insideOf(t *testing.T, way tier.Way, asRoot bool, args ...string) []string {
 	t.Helper()
 	if asRoot {
 		args = append([]string{"asroot"}, args...)
 	}
 	l := sallyport.DefaultLimits()
 	l.Timeout = 2 * time.Minute
-	res, err := b.host.Run(context.Background(), gvisor.Request{
-		Image: "default", Files: []gvisor.File{b.probe}, Limits: l, Way: way,
+	res, err := b.host.Run(context.Background(), tier.Request{
+		Image: "default", Files: []tier.File{b.file}, Limits: l, Way: way,
 		Argv: append([]string{"bash", "-c", `chmod +x probe && exec ./probe "$@"`, "probe"}, args...),
 	})
 	if err != nil {
@@ -81,7 +67,7 @@ func (b bench) insideOf(t *testing.T, way gvisor.Way, asRoot bool, args ...strin
 }
 
 // outside runs the probe on the host, the positive control.
-func (b bench) outside(t *testing.T, args ...string) []string {
+func (b tool) outside(t *testing.T, args ...string) []string {
 	t.Helper()
 	cmd := exec.Command(b.path, args...)
 	out, err := cmd.Output()
@@ -113,27 +99,38 @@ func with(lines []string, prefix string) (found []string) {
 func TestTO40_HostFiles(t *testing.T) {
 	canary := fmt.Sprintf("canary-%d-%d", os.Getpid(), time.Now().UnixNano())
 	t.Setenv("ESCAPE_CANARY", canary)
-	b := newBench(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "secret")
 	if err := os.WriteFile(file, []byte(canary), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	// The canary itself must not be an argument: it would be found in cmdline.
+	half := canary[len("canary-"):]
+	paths := []string{file, "/etc/shadow", "/home/agent/secret"}
+	each(t, func(t *testing.T, b bench) { b.readsNoHostFile(t, canary, half, paths) })
+	b := newTool(t)
+	if hits := with(b.outside(t, append([]string{"read", half}, paths...)...), "HIT"); !slices.Contains(hits, file) ||
+		!slices.ContainsFunc(hits, func(s string) bool { return strings.HasSuffix(s, "/environ") }) {
+		t.Errorf("control: read outside reached %q", hits)
+	}
+	if hits := with(b.outside(t, "walk", half, dir), "HIT"); !slices.Contains(hits, file) {
+		t.Errorf("control: walk outside reached %q", hits)
+	}
+}
+
+func (b bench) readsNoHostFile(t *testing.T, canary, half string, paths []string) {
 	// Another sandbox holds the canary in its files and its environment.
 	neighbour := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer func() { cancel(); <-neighbour }()
 	go func() {
 		defer close(neighbour)
-		b.host.Run(ctx, gvisor.Request{ // cancelled at the end
+		b.host.Run(ctx, tier.Request{ // cancelled at the end
 			Image: "default", Argv: []string{"sleep", "300"}, Env: []string{"C=" + canary}, Limits: long(),
-			Files: []gvisor.File{{Path: "secret", Content: []byte(canary)}},
+			Files: []tier.File{{Path: "secret", Content: []byte(canary)}},
 		})
 	}()
 	time.Sleep(500 * time.Millisecond)
-	// The canary itself must not be an argument: it would be found in cmdline.
-	half := canary[len("canary-"):]
-	paths := []string{file, "/etc/shadow", "/home/agent/secret"}
 	for _, asRoot := range []bool{false, true} {
 		for _, args := range [][]string{append([]string{"read", half}, paths...), {"walk", half, "/"}} {
 			lines := b.inside(t, asRoot, args...)
@@ -144,13 +141,6 @@ func TestTO40_HostFiles(t *testing.T) {
 				t.Errorf("%s tried %q files", args[0], tried)
 			}
 		}
-	}
-	if hits := with(b.outside(t, append([]string{"read", half}, paths...)...), "HIT"); !slices.Contains(hits, file) ||
-		!slices.ContainsFunc(hits, func(s string) bool { return strings.HasSuffix(s, "/environ") }) {
-		t.Errorf("control: read outside reached %q", hits)
-	}
-	if hits := with(b.outside(t, "walk", half, dir), "HIT"); !slices.Contains(hits, file) {
-		t.Errorf("control: walk outside reached %q", hits)
 	}
 }
 
@@ -166,39 +156,28 @@ func without(s []string, suffix string) []string {
 
 // Only what is declared is mounted.
 func TestTO40_Mounts(t *testing.T) {
-	b := newBench(t)
-	declared := []string{
-		"/ erofs ro", "/proc proc rw", "/sys sysfs rw", "/dev dev rw", "/dev/pts devpts rw",
-		"/tmp tmpfs ro", "/tmp tmpfs rw", "/run tmpfs rw", "/dev/shm tmpfs rw", "/home tmpfs rw",
-	}
-	lines := with(b.inside(t, false, "mounts"), "MOUNT")
-	for _, m := range lines {
-		if !slices.Contains(declared, m) {
-			t.Errorf("mounted, but not declared: %s", m)
+	each(t, func(t *testing.T, b bench) {
+		lines := with(b.inside(t, false, "mounts"), "MOUNT")
+		declared(t, "mounted", lines, b.mounts)
+		if !slices.Contains(lines, "/ erofs ro") {
+			t.Errorf("control: the probe saw %q", lines)
 		}
-	}
-	if !slices.Contains(lines, "/ erofs ro") || !slices.Contains(lines, "/home tmpfs rw") {
-		t.Errorf("control: the probe saw %q", lines)
-	}
+	})
 }
 
 // /dev holds the least, and no other device can be made or opened.
 func TestTO45_Devices(t *testing.T) {
-	b := newBench(t)
-	least := []string{"char", "fd", "full", "net", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"}
-	for _, asRoot := range []bool{false, true} {
-		lines := b.inside(t, asRoot, "devices", "/tmp", "/home/agent", "/dev/shm", "/dev")
-		for _, d := range with(lines, "DEV") {
-			if !slices.Contains(least, d) {
-				t.Errorf("as root %v: /dev/%s", asRoot, d)
+	each(t, func(t *testing.T, b bench) {
+		for _, asRoot := range []bool{false, true} {
+			lines := b.inside(t, asRoot, "devices", "/tmp", "/home/agent", "/dev/shm", "/dev")
+			declared(t, "in /dev", with(lines, "DEV"), b.devices)
+			if opened := with(lines, "OPEN"); !slices.Equal(opened, []string{"/dev/null"}) {
+				t.Errorf("as root %v: opened %q", asRoot, opened)
 			}
 		}
-		if opened := with(lines, "OPEN"); !slices.Equal(opened, []string{"/dev/null"}) {
-			t.Errorf("as root %v: opened %q", asRoot, opened)
-		}
-	}
+	})
 	dir := t.TempDir()
-	lines := b.outside(t, "devices", dir)
+	lines := newTool(t).outside(t, "devices", dir)
 	if !slices.Contains(with(lines, "OPEN"), filepath.Join(dir, "null")) {
 		t.Errorf("control: outside, a device made in %s was not opened: %q", dir, lines)
 	}
@@ -206,7 +185,7 @@ func TestTO45_Devices(t *testing.T) {
 
 // No descriptor of the host's reaches the program.
 func TestTO47_Descriptors(t *testing.T) {
-	b := newBench(t)
+	b := newTool(t)
 	// Two that an executor could leak: neither closes on exec.
 	for _, p := range []string{t.TempDir(), b.path} {
 		fd, err := syscall.Open(p, syscall.O_RDONLY, 0)
@@ -215,15 +194,17 @@ func TestTO47_Descriptors(t *testing.T) {
 		}
 		defer syscall.Close(fd)
 	}
-	lines := b.inside(t, false, "fds")
-	if got := with(lines, "FD"); len(got) != 3 || len(with(lines, "CHDIR")) != 0 {
-		t.Errorf("descriptors %q, folders %q; want 0, 1, 2 only", got, with(lines, "CHDIR"))
-	}
-	for _, fd := range with(lines, "FD") {
-		if strings.Contains(fd, "/tmp/") || strings.Contains(fd, "sallyport") {
-			t.Errorf("a descriptor names the host: %s", fd)
+	each(t, func(t *testing.T, b bench) {
+		lines := b.inside(t, false, "fds")
+		if got := with(lines, "FD"); len(got) != 3 || len(with(lines, "CHDIR")) != 0 {
+			t.Errorf("descriptors %q, folders %q; want 0, 1, 2 only", got, with(lines, "CHDIR"))
 		}
-	}
+		for _, fd := range with(lines, "FD") {
+			if strings.Contains(fd, "/tmp/") || strings.Contains(fd, "sallyport") {
+				t.Errorf("a descriptor names the host: %s", fd)
+			}
+		}
+	})
 	cmd := exec.Command(b.path, "fds")
 	dir, err := os.Open(t.TempDir())
 	if err != nil {
@@ -244,7 +225,7 @@ type canaryListener struct {
 	contacts chan string
 }
 
-func startCanary(t *testing.T, b bench) canaryListener {
+func startCanary(t *testing.T, b tool) canaryListener {
 	t.Helper()
 	c := canaryListener{name: fmt.Sprintf("escape-canary-%d-%d", os.Getpid(), time.Now().UnixNano()), contacts: make(chan string, 1000)}
 	cmd := exec.Command(b.path, "listen", c.name)
@@ -307,16 +288,30 @@ func (c canaryListener) targets(t *testing.T) (targets []string) {
 // network, not the world, not the cloud's metadata, not DNS, by no kind of
 // socket.
 func TestTO60_NetworkNone(t *testing.T) {
-	b := newBench(t)
+	b := newTool(t)
 	c := startCanary(t, b)
 	near := c.targets(t)
 	far := []string{
 		"tcp!169.254.169.254:80", "tcp!1.1.1.1:443", "udp!8.8.8.8:53", "tcp!10.0.0.1:80", "tcp![2606:4700:4700::1111]:443",
 		"dns!localhost.localdomain", "dns!metadata.google.internal", "dns!example.com",
 	}
+	each(t, func(t *testing.T, b bench) { b.dialsNothing(t, c, near, far) })
+	if heard := c.heard(); len(heard) > 0 {
+		t.Errorf("the canary heard %q", heard)
+	}
+	lines := b.outside(t, append([]string{"dial", fmt.Sprintf("scan!127.0.0.1:%s-%s", c.port, c.port)}, near...)...)
+	if r := with(lines, "REACHED"); len(r) != len(near)+1 {
+		t.Errorf("control: outside, %d of %d were reached: %q", len(r), len(near)+1, r)
+	}
+	if heard := c.heard(); len(heard) < len(near) {
+		t.Errorf("control: the canary heard only %q", heard)
+	}
+}
+
+func (b bench) dialsNothing(t *testing.T, c canaryListener, near, far []string) {
 	for _, asRoot := range []bool{false, true} {
 		ports := "1-65535"
-		if asRoot {
+		if asRoot || b.slow {
 			ports = "1-4096"
 		}
 		lines := b.inside(t, asRoot, append([]string{"dial", "scan!127.0.0.1:" + ports}, append(near, far...)...)...)
@@ -330,23 +325,13 @@ func TestTO60_NetworkNone(t *testing.T) {
 		if i := with(lines, "INTERFACE"); !slices.Equal(i, []string{"lo"}) {
 			t.Errorf("as root %v: interfaces %q", asRoot, i)
 		}
-		if s := with(lines, "SOCKET"); !asRoot && len(s) > 0 {
-			t.Errorf("raw sockets %q", s)
+		if !asRoot {
+			none(t, lines, "SOCKET", b.own["dial"]...)
 		}
 	}
-	res, err := b.host.Run(context.Background(), gvisor.Request{Image: "default", Limits: long(), Argv: []string{"bash", "-c",
+	res, err := b.host.Run(context.Background(), tier.Request{Image: "default", Limits: long(), Argv: []string{"bash", "-c",
 		"curl -sS -m 3 http://127.0.0.1:" + c.port + "/; echo rc=$?; echo > /dev/tcp/127.0.0.1/" + c.port + " && echo bash"}})
 	if err != nil || strings.Contains(string(res.Stdout), "canary") || strings.Contains(string(res.Stdout), "bash") || !strings.Contains(string(res.Stdout), "rc=7") {
 		t.Errorf("curl: %q %q, %v", res.Stdout, res.Stderr, err)
-	}
-	if heard := c.heard(); len(heard) > 0 {
-		t.Errorf("the canary heard %q", heard)
-	}
-	lines := b.outside(t, append([]string{"dial", fmt.Sprintf("scan!127.0.0.1:%s-%s", c.port, c.port)}, near...)...)
-	if r := with(lines, "REACHED"); len(r) != len(near)+1 {
-		t.Errorf("control: outside, %d of %d were reached: %q", len(r), len(near)+1, r)
-	}
-	if heard := c.heard(); len(heard) < len(near) {
-		t.Errorf("control: the canary heard only %q", heard)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/gvisor/session"
+	"sallyport.dev/sallyport/tier"
 )
 
 // Sandboxes that stay: of sessions, of such as were frozen and taken up again, and
@@ -29,12 +30,12 @@ func keep(t *testing.T, h *gvisor.Host) *session.Sessions {
 	return x
 }
 
-func inSession(name, language, code string, way gvisor.Way, files ...gvisor.File) session.Call {
+func inSession(name, language, code string, way tier.Way, files ...tier.File) session.Call {
 	l := sallyport.DefaultLimits()
 	l.Timeout = 4 * time.Minute
 	return session.Call{
 		Key: session.Key{Owner: "attacker", Name: name}, Terms: session.Terms{"profile="}, Language: language, Code: []byte(code),
-		Request: gvisor.Request{Image: "default", Limits: l, Way: way, Files: files},
+		Request: tier.Request{Image: "default", Limits: l, Way: way, Files: files},
 	}
 }
 
@@ -61,12 +62,12 @@ func rest(t *testing.T, x *session.Sessions, name string) {
 }
 
 // resumed runs a probe in a session that was frozen and taken up again.
-func (b bench) resumed(t *testing.T, script string, args ...string) []trial {
+func (b bench) resumed(t *testing.T, h *gvisor.Host, script string, args ...string) []trial {
 	t.Helper()
-	x := keep(t, b.host)
-	runIn(t, x, inSession("s", "shell", "chmod +x probe", gvisor.Way{}, b.probe, gvisor.File{Path: "run.sh", Content: []byte(script)}))
+	x := keep(t, h)
+	runIn(t, x, inSession("s", "shell", "chmod +x probe", tier.Way{}, b.file, tier.File{Path: "run.sh", Content: []byte(script)}))
 	rest(t, x, "s")
-	res := runIn(t, x, inSession("s", "shell", "bash run.sh", gvisor.Way{}, gvisor.File{Path: "run.sh", Content: []byte(script)}))
+	res := runIn(t, x, inSession("s", "shell", "bash run.sh", tier.Way{}, tier.File{Path: "run.sh", Content: []byte(script)}))
 	if res.New {
 		t.Fatal("it is another session")
 	}
@@ -74,10 +75,10 @@ func (b bench) resumed(t *testing.T, script string, args ...string) []trial {
 }
 
 // asServer runs a probe as a third-party server.
-func (b bench) asServer(t *testing.T, script string, args ...string) []trial {
+func (b bench) asServer(t *testing.T, h *gvisor.Host, script string, args ...string) []trial {
 	t.Helper()
 	home := t.TempDir()
-	for name, content := range map[string][]byte{"probe": b.probe.Content, "run.sh": []byte(script)} {
+	for name, content := range map[string][]byte{"probe": b.file.Content, "run.sh": []byte(script)} {
 		if err := os.WriteFile(filepath.Join(home, name), content, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +86,7 @@ func (b bench) asServer(t *testing.T, script string, args ...string) []trial {
 	if err := os.Chown(home, serverUID, serverUID); err != nil {
 		t.Fatal(err)
 	}
-	out, said, err := serve(t, b.host, gvisor.Way{}, home, "bash", "run.sh")
+	out, said, err := serve(t, h, tier.Way{}, home, "bash", "run.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func (b bench) asServer(t *testing.T, script string, args ...string) []trial {
 }
 
 // serve runs a program to its end in a server's sandbox.
-func serve(t *testing.T, h *gvisor.Host, way gvisor.Way, home string, argv ...string) (out, said string, err error) {
+func serve(t *testing.T, h *gvisor.Host, way tier.Way, home string, argv ...string) (out, said string, err error) {
 	t.Helper()
 	inR, inW, err := os.Pipe()
 	if err != nil {
@@ -102,8 +103,8 @@ func serve(t *testing.T, h *gvisor.Host, way gvisor.Way, home string, argv ...st
 	outR, outW, _ := os.Pipe()
 	errR, errW, _ := os.Pipe()
 	i, err := h.Serve(t.Context(), gvisor.Service{
-		Request: gvisor.Request{Image: "default", Argv: argv, Limits: sallyport.DefaultLimits(), Way: way},
-		UID:     serverUID, Folders: []gvisor.Folder{{Inside: gvisor.WorkDir, Path: home, Writable: true}},
+		Request: tier.Request{Image: "default", Argv: argv, Limits: sallyport.DefaultLimits(), Way: way},
+		UID:     serverUID, Folders: []gvisor.Folder{{Inside: tier.WorkDir, Path: home, Writable: true}},
 		Stdin: inR, Stdout: outW, Stderr: errW,
 	})
 	for _, f := range []*os.File{inR, outW, errW} {
@@ -133,13 +134,13 @@ func TestTO52_EgressOfKeptSandboxes(t *testing.T) {
 	if !inWorld(t) {
 		return
 	}
-	w, b, _, _ := openWorld(t)
-	_, sockets := canarySockets(t, b)
-	x := keep(t, b.host)
+	w, b, _, _ := openWorld(t, onGVisor)
+	_, sockets := canarySockets(t, b.tool)
+	x := keep(t, b.host.(*gvisor.Host))
 	args := "import sys\nsys.argv = ['x', 'good,names,metadata,others', '" + sockets + "']\n"
 	before := counters(t)
 	for _, policy := range []string{"deny all", "allow-list"} {
-		way, allowed := gvisor.Way{Reach: policies[policy]}, []string{allowedAddr}
+		way, allowed := tier.Way{Reach: policies[policy]}, []string{allowedAddr}
 		if policy == "deny all" {
 			allowed = nil
 		}
@@ -165,7 +166,7 @@ func TestTO52_EgressOfKeptSandboxes(t *testing.T) {
 		if err := os.Chown(home, serverUID, serverUID); err != nil {
 			t.Fatal(err)
 		}
-		out, said, err := serve(t, b.host, way, home, "python3", "run.py")
+		out, said, err := serve(t, b.host.(*gvisor.Host), way, home, "python3", "run.py")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,8 +184,8 @@ func TestTO52_GrantsAreNotStale(t *testing.T) {
 	if !inWorld(t) {
 		return
 	}
-	w, b, _, _ := openWorld(t)
-	between, over := stale(t, w, b.host)
+	w, b, _, _ := openWorld(t, onGVisor)
+	between, over := stale(t, w, b.host.(*gvisor.Host))
 	if len(between) > 0 || strings.Contains(over, "200") {
 		t.Errorf("between calls %q were reached; over a connection of an earlier call: %q", between, over)
 	}
@@ -199,10 +200,10 @@ func TestTO52_GrantsAreNotStale(t *testing.T) {
 // A lasting broker does not shut what it opened.
 type lasting struct{ realBroker }
 
-// Open implements gvisor.Broker.
-func (b lasting) Open(id string, w gvisor.Way, ca gvisor.Authority, within time.Duration, l *net.UnixListener) (func() gvisor.Passed, error) {
+// Open implements tier.Broker.
+func (b lasting) Open(id string, w tier.Way, ca tier.Authority, within time.Duration, l *net.UnixListener) (func() tier.Passed, error) {
 	_, err := b.realBroker.Open(id, w, ca, within, l)
-	return func() gvisor.Passed { return gvisor.Passed{} }, err
+	return func() tier.Passed { return tier.Passed{} }, err
 }
 
 const keeps = `
@@ -239,7 +240,7 @@ print(request(kept))
 // a third call, which has a grant again.
 func stale(t *testing.T, w *world, h *gvisor.Host) (between []string, over string) {
 	t.Helper()
-	x, way := keep(t, h), gvisor.Way{Reach: []string{"allowed.test:80"}}
+	x, way := keep(t, h), tier.Way{Reach: []string{"allowed.test:80"}}
 	w.contacts()
 	if res := runIn(t, x, inSession("s", "python", keeps, way)); !strings.Contains(string(res.Stdout), "HTTP/1.1 200") || len(tcpOf(w.contacts())) != 1 {
 		t.Fatalf("control: %q %q", res.Stdout, res.Stderr)

@@ -15,6 +15,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier"
 )
 
 // A weakness is a sandbox with one protection taken away, by means that no
@@ -105,7 +106,7 @@ func (w weakness) plant(t *testing.T) string {
 			t.Fatal(err)
 		}
 	} else {
-		w.buildInit(t, initProgram)
+		rebuild(t, gvisor.InitProgram, w.init, initProgram)
 	}
 	script := fmt.Sprintf("#!/bin/bash\nargs=(\"$@\")\n%s\nexec %s/%s \"${args[@]}\"\n", w.words, sound, gvisor.RuntimeProgram)
 	if err := os.WriteFile(filepath.Join(dir, gvisor.RuntimeProgram), []byte(script), 0o755); err != nil {
@@ -114,35 +115,38 @@ func (w weakness) plant(t *testing.T) string {
 	return dir
 }
 
-// buildInit builds process 1 without one of its protections.
-func (w weakness) buildInit(t *testing.T, to string) {
+// rebuild builds a program from source without some of its protections: regular
+// expressions, and what becomes of what they match.
+func rebuild(t *testing.T, program string, without [][2]string, to string) {
 	t.Helper()
-	source, err := filepath.Glob("../../cmd/sallyport-init/*.go")
+	source, err := filepath.Glob("../../cmd/" + program + "/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	changed := map[string]string{}
-	for _, change := range w.init {
-		found := 0
+	for _, change := range without {
+		re, found := regexp.MustCompile(change[0]), false
 		for _, f := range source {
 			abs, _ := filepath.Abs(f)
-			b, err := os.ReadFile(f)
+			from := abs
+			if earlier := changed[abs]; earlier != "" {
+				from = earlier
+			}
+			b, err := os.ReadFile(from)
 			if err != nil {
 				t.Fatal(err)
 			}
-			re := regexp.MustCompile(change[0])
-			if !re.Match(b) || filepath.Base(f) == "exec.go" { // what it does on the host
+			if !re.Match(b) {
 				continue
 			}
-			found++
-			other := filepath.Join(t.TempDir(), filepath.Base(f))
-			if err := os.WriteFile(other, re.ReplaceAll(b, []byte(change[1])), 0o600); err != nil {
+			found = true
+			changed[abs] = filepath.Join(t.TempDir(), filepath.Base(f))
+			if err := os.WriteFile(changed[abs], re.ReplaceAll(b, []byte(change[1])), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			changed[abs] = other
 		}
-		if found == 0 {
-			t.Fatalf("%q is not in the source of process 1 any more: change this test with it", change[0])
+		if !found {
+			t.Fatalf("%q is not in the source of %s any more: change this test with it", change[0], program)
 		}
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": changed})
@@ -153,7 +157,7 @@ func (w weakness) buildInit(t *testing.T, to string) {
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-overlay", file, "-trimpath", "-buildvcs=false", "-o", to, "sallyport.dev/sallyport/cmd/"+gvisor.InitProgram)
+	cmd := exec.Command("go", "build", "-overlay", file, "-trimpath", "-buildvcs=false", "-o", to, "sallyport.dev/sallyport/cmd/"+program)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -184,9 +188,9 @@ func (w weakness) open(t *testing.T) bench {
 }
 
 // lines runs probes in one sandbox of small limits.
-func (b bench) lines(t *testing.T, probes ...string) (out string, res gvisor.Result) {
+func (b bench) lines(t *testing.T, probes ...string) (out string, res tier.Result) {
 	t.Helper()
-	r := gvisor.Request{Image: "default", Files: []gvisor.File{b.probe}, Limits: smallLimits(),
+	r := tier.Request{Image: "default", Files: []tier.File{b.file}, Limits: smallLimits(),
 		Argv: []string{"bash", "-c", "cp probe /tmp && cd /tmp && chmod +x probe\n" + strings.Join(probes, "\n") + "\necho LAST"}}
 	res, err := b.host.Run(t.Context(), r)
 	if err != nil {
@@ -199,7 +203,7 @@ func (b bench) lines(t *testing.T, probes ...string) (out string, res gvisor.Res
 // A sound sandbox prints none of these lines.
 func TestPlantedWeaknesses(t *testing.T) {
 	sound := newBench(t)
-	c := startCanary(t, sound)
+	c := startCanary(t, sound.tool)
 	dir, secret := t.TempDir(), fmt.Sprintf("planted-%d", time.Now().UnixNano())
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)

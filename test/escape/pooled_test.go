@@ -16,6 +16,7 @@ import (
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/image"
+	"sallyport.dev/sallyport/tier"
 )
 
 // Sandboxes that were started before it was known for which call, and have a way
@@ -27,10 +28,10 @@ func TestTO52_EgressOfPooledSandboxes(t *testing.T) {
 	if !inWorld(t) {
 		return
 	}
-	w, b, everything, _ := openWorld(t)
-	port, sockets := canarySockets(t, b)
+	w, b, everything, _ := openWorld(t, onGVisor)
+	port, sockets := canarySockets(t, b.tool)
 	before := counters(t)
-	for policy, h := range map[string]*gvisor.Host{"deny all": b.host, "allow-list": b.host, "allow all": everything} {
+	for policy, h := range map[string]tier.Tier{"deny all": b.host, "allow-list": b.host, "allow all": everything} {
 		var allowed []string
 		if policy != "deny all" {
 			allowed = []string{allowedAddr}
@@ -50,12 +51,12 @@ func TestTO52_EgressOfPooledSandboxes(t *testing.T) {
 // while it waits.
 type hostile struct{ img image.Image }
 
-// Find implements gvisor.Images.
-func (i hostile) Find(string) (gvisor.Image, error) {
-	return gvisor.Image{Digest: i.img.Digest, Path: i.img.Path}, nil
+// Find implements tier.Images.
+func (i hostile) Find(string) (tier.Image, error) {
+	return tier.Image{Digest: i.img.Digest, Path: i.img.Path}, nil
 }
 
-func hostileImage(t *testing.T, probe gvisor.File) hostile {
+func hostileImage(t *testing.T, probe tier.File) hostile {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "usr/bin"), 0o755); err != nil {
@@ -77,9 +78,9 @@ func TestTO52_WaitingLeadsNowhere(t *testing.T) {
 	if !inWorld(t) {
 		return
 	}
-	w, b, _, _ := openWorld(t)
+	w, b, _, _ := openWorld(t, onGVisor)
 	var run string
-	img := hostileImage(t, b.probe)
+	img := hostileImage(t, b.file)
 	h := gvisortest.Open(t, func(c *gvisor.Config) {
 		c.Warm, c.Images, c.Broker, run = 1, img, realBroker{&egress.Broker{Resolver: w}}, c.Dir
 	})
@@ -106,7 +107,7 @@ func TestTO52_WaitingLeadsNowhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		end, err := naiveBroker{w}.Open("", gvisor.Way{}, gvisor.Authority{}, time.Minute, l)
+		end, err := naiveBroker{w}.Open("", tier.Way{}, tier.Authority{}, time.Minute, l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,11 +122,11 @@ func TestTO52_WaitingLeadsNowhere(t *testing.T) {
 // of that once it was taken.
 func whileItWaits(t *testing.T, w *world, h *gvisor.Host, meanwhile func()) (heard []string, out string) {
 	t.Helper()
-	r := gvisor.Request{
-		Image: "hostile", Argv: []string{"python3", "run.py"}, Files: []gvisor.File{{Path: "run.py", Content: []byte("x")}},
-		Limits: sallyport.DefaultLimits(), Way: gvisor.Way{Reach: policies["allow-list"]},
+	r := tier.Request{
+		Image: "hostile", Argv: []string{"python3", "run.py"}, Files: []tier.File{{Path: "run.py", Content: []byte("x")}},
+		Limits: sallyport.DefaultLimits(), Way: tier.Way{Reach: policies["allow-list"]},
 	}
-	bench{host: h}.warmUp(t, r)
+	warmUp(t, h, r)
 	w.contacts()
 	meanwhile()
 	time.Sleep(500 * time.Millisecond) // it tries a hundred times a second
@@ -149,7 +150,7 @@ func TestTO52_GrantsOfPooledSandboxes(t *testing.T) {
 	}
 	w := newWorld(t)
 	broker := secretBroker{realBroker{&egress.Broker{Resolver: w, Roots: w.roots}}}
-	open := func(b gvisor.Broker) *gvisor.Host {
+	open := func(b tier.Broker) *gvisor.Host {
 		return gvisortest.Open(t, func(c *gvisor.Config) { c.Warm, c.Broker = 1, b })
 	}
 	if wrong := foreign(t, w, open(broker)); len(wrong) > 0 {
@@ -164,8 +165,8 @@ func TestTO52_GrantsOfPooledSandboxes(t *testing.T) {
 // A secretBroker is a realBroker that injects secrets, too.
 type secretBroker struct{ realBroker }
 
-// Open implements gvisor.Broker.
-func (b secretBroker) Open(id string, w gvisor.Way, ca gvisor.Authority, within time.Duration, l *net.UnixListener) (func() gvisor.Passed, error) {
+// Open implements tier.Broker.
+func (b secretBroker) Open(id string, w tier.Way, ca tier.Authority, within time.Duration, l *net.UnixListener) (func() tier.Passed, error) {
 	own := egress.Authority(ca)
 	g := egress.Grant{ID: id, Rules: w.Reach, Bytes: 64 << 20, Rate: 64 << 20, Conns: 64, For: within, CA: &own}
 	for _, i := range w.Inject {
@@ -178,11 +179,11 @@ func (b secretBroker) Open(id string, w gvisor.Way, ca gvisor.Authority, within 
 type laggard struct {
 	secretBroker
 	mu     sync.Mutex
-	before *gvisor.Way
+	before *tier.Way
 }
 
-// Open implements gvisor.Broker.
-func (b *laggard) Open(id string, w gvisor.Way, ca gvisor.Authority, within time.Duration, l *net.UnixListener) (func() gvisor.Passed, error) {
+// Open implements tier.Broker.
+func (b *laggard) Open(id string, w tier.Way, ca tier.Authority, within time.Duration, l *net.UnixListener) (func() tier.Passed, error) {
 	b.mu.Lock()
 	given := w
 	if b.before != nil {
@@ -208,16 +209,16 @@ print("CA", hashlib.sha256(open("/run/sallyport-ca.pem", "rb").read()).hexdigest
 // another's.
 func foreign(t *testing.T, w *world, h *gvisor.Host) (wrong []string) {
 	t.Helper()
-	r := gvisor.Request{Image: "default", Argv: []string{"python3", "run.py"}, Limits: sallyport.DefaultLimits(), Files: []gvisor.File{{Path: "run.py", Content: []byte(asks)}}}
-	grant := func(host, value string) gvisor.Way {
+	r := tier.Request{Image: "default", Argv: []string{"python3", "run.py"}, Limits: sallyport.DefaultLimits(), Files: []tier.File{{Path: "run.py", Content: []byte(asks)}}}
+	grant := func(host, value string) tier.Way {
 		at := host + ":443"
-		return gvisor.Way{Reach: []string{at}, Inject: []gvisor.Injection{{Name: "s", Host: at, Header: "Authorization", Value: []byte(value)}}}
+		return tier.Way{Reach: []string{at}, Inject: []tier.Injection{{Name: "s", Host: at, Header: "Authorization", Value: []byte(value)}}}
 	}
 	seen := map[string]bool{}
 	for i, host := range []string{"allowed.test", "evil.test", "allowed.test"} {
 		value := fmt.Sprintf("secret-of-call-%d", i)
 		r.Way = grant("inner.test", "secret-of-another")
-		bench{host: h}.warmUp(t, r)
+		warmUp(t, h, r)
 		r.Way = grant(host, value)
 		w.secrets()
 		res, err := h.Run(t.Context(), r)

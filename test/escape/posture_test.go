@@ -16,6 +16,7 @@ import (
 	"sallyport.dev/sallyport/egress"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier"
 )
 
 // servesFolder tells whether a process is gVisor's that serves the folder of a way
@@ -111,7 +112,7 @@ func openFiles(t *testing.T, proc string, serves bool) (found []string) {
 			continue
 		}
 		info, _ := os.ReadFile(proc + "fdinfo/" + fd.Name())
-		if filepath.IsAbs(to) && !strings.HasPrefix(to, "/dev/") && !strings.HasPrefix(to, "/memfd:") && !regexp.MustCompile(`(?m)^flags:\s+\d*0$`).Match(info) {
+		if filepath.IsAbs(to) && !strings.HasPrefix(to, "/dev/") && !strings.HasPrefix(to, "/memfd:") && !readOnly.Match(info) {
 			found = append(found, "descriptor that can write "+to)
 		}
 	}
@@ -181,11 +182,11 @@ var sandboxGroup = regexp.MustCompile(`sp-[0-9a-f]+-[-0-9a-z]+`)
 // where it has a way out, the server of that one folder; while it waits, too. The
 // control is this test's own process, which has every weakness.
 func TestTO40_Posture(t *testing.T) {
-	for name, way := range map[string]gvisor.Way{"no way out": {}, "a way out": {Reach: []string{"a.test:80"}}} {
+	for name, way := range map[string]tier.Way{"no way out": {}, "a way out": {Reach: []string{"a.test:80"}}} {
 		t.Run(name, func(t *testing.T) {
 			h := gvisortest.Open(t, func(c *gvisor.Config) { c.Warm, c.Broker = 1, realBroker{&egress.Broker{}} })
-			r := gvisor.Request{Image: "default", Argv: []string{"sh", "-c", "true"}, Limits: sallyport.DefaultLimits(), Way: way}
-			bench{host: h}.warmUp(t, r)
+			r := tier.Request{Image: "default", Argv: []string{"sh", "-c", "true"}, Limits: sallyport.DefaultLimits(), Way: way}
+			warmUp(t, h, r)
 			sound(t, 2+len(way.Reach))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)

@@ -11,6 +11,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/tier"
 )
 
 // A trial is what one kind of attacker got from a probe.
@@ -19,16 +20,22 @@ type trial struct {
 	lines []string
 }
 
-// trials runs a probe in one cold and in one warm sandbox, in a session that was
+// trials runs a probe in one cold and in one warm sandbox (of a tier that is slow, in
+// the latter with `make escape` only), in a session that was
 // frozen and in a server's sandbox; in each as the sandbox's user and as root of a
 // user namespace.
 func (b bench) trials(t *testing.T, args ...string) (all []trial) {
 	t.Helper()
-	for _, warm := range []bool{false, true} {
-		all = append(all, b.trial(t, warm, args...)...)
+	all = append(all, b.trial(t, false, args...)...)
+	if !b.slow || whole {
+		all = append(all, b.trial(t, true, args...)...)
 	}
-	all = append(all, b.resumed(t, script(args), args...)...)
-	return append(all, b.asServer(t, script(args), args...)...)
+	h, ok := b.host.(*gvisor.Host)
+	if !ok {
+		return all // sandboxes of no other tier stay
+	}
+	all = append(all, b.resumed(t, h, script(args), args...)...)
+	return append(all, b.asServer(t, h, script(args), args...)...)
 }
 
 // script runs the probe as both.
@@ -46,13 +53,13 @@ func quoted(args []string) string {
 
 func (b bench) trial(t *testing.T, warm bool, args ...string) []trial {
 	t.Helper()
-	r := gvisor.Request{
-		Image: "default", Files: []gvisor.File{b.probe, {Path: "run.sh", Content: []byte(script(args))}},
+	r := tier.Request{
+		Image: "default", Files: []tier.File{b.file, {Path: "run.sh", Content: []byte(script(args))}},
 		Argv: []string{"bash", "run.sh"}, Limits: sallyport.DefaultLimits(),
 	}
 	r.Limits.Timeout = 2 * time.Minute
 	if warm {
-		b.warmUp(t, r)
+		warmUp(t, b.host, r)
 	} else {
 		r.Env = []string{"COLD=1"} // no warm sandbox has variables of its own
 	}
@@ -64,25 +71,6 @@ func (b bench) trial(t *testing.T, warm bool, args ...string) []trial {
 		t.Fatalf("warm: %v, want %v", res.Receipt.Warm, warm)
 	}
 	return split(t, args, string(res.Stdout), string(res.Stderr), map[bool]string{false: "cold", true: "warm"}[warm])
-}
-
-// warmUp waits until a sandbox waits for requests like r, on a host where one may.
-func (b bench) warmUp(t *testing.T, r gvisor.Request) {
-	t.Helper()
-	r.Files = []gvisor.File{{Path: "run.sh"}}
-	for deadline, warm := time.Now().Add(time.Minute), false; !warm; {
-		res, err := b.host.Run(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for b.host.Waiting() == 0 {
-			if time.Now().After(deadline) {
-				t.Fatal("no sandbox waits")
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		warm = res.Receipt.Warm // else the one that waits may be of another kind
-	}
 }
 
 // hold says that nothing of a kind came, but for what is known to be harmless
@@ -101,7 +89,7 @@ func hold(t *testing.T, all []trial, prefix string, harmless ...string) {
 // weak runs the probe where it must succeed, which shows that it can: on the
 // host, as root, in namespaces that unshare makes if there are any, after a
 // script that makes a place for it.
-func (b bench) weak(t *testing.T, unshare []string, setup, only string, args ...string) []string {
+func (b tool) weak(t *testing.T, unshare []string, setup, only string, args ...string) []string {
 	t.Helper()
 	argv := []string{"bash", "-ec", setup + "\nexec " + b.path + quoted(args)}
 	if len(unshare) > 0 {

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport/egress"
-	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/tier"
 )
 
 // The world of these tests is a network namespace of their own, with servers at
@@ -245,37 +245,37 @@ func (w *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 // A realBroker serves ways with the broker of this tree.
 type realBroker struct{ *egress.Broker }
 
-// Open implements gvisor.Broker.
-func (b realBroker) Open(id string, w gvisor.Way, _ gvisor.Authority, within time.Duration, l *net.UnixListener) (func() gvisor.Passed, error) {
+// Open implements tier.Broker.
+func (b realBroker) Open(id string, w tier.Way, _ tier.Authority, within time.Duration, l *net.UnixListener) (func() tier.Passed, error) {
 	return b.serve(l, egress.Grant{ID: id, Rules: w.Reach, Bytes: 64 << 20, Rate: 64 << 20, Conns: 64, For: within}), nil
 }
 
-func (b realBroker) serve(l net.Listener, g egress.Grant) (end func() gvisor.Passed) {
+func (b realBroker) serve(l net.Listener, g egress.Grant) (end func() tier.Passed) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.Serve(ctx, l, g) }()
-	return func() gvisor.Passed { cancel(); <-done; return gvisor.Passed{} }
+	return func() tier.Passed { cancel(); <-done; return tier.Passed{} }
 }
 
-// Authority implements gvisor.Broker.
-func (b realBroker) Authority(within time.Duration) (gvisor.Authority, error) {
+// Authority implements tier.Broker.
+func (b realBroker) Authority(within time.Duration) (tier.Authority, error) {
 	ca, err := egress.NewAuthority(time.Now(), within)
-	return gvisor.Authority(ca), err
+	return tier.Authority(ca), err
 }
 
 // A naiveBroker checks nothing: the weak proxy that shows what the attempts can do.
 type naiveBroker struct{ names *world }
 
-// Open implements gvisor.Broker.
-func (b naiveBroker) Open(_ string, _ gvisor.Way, _ gvisor.Authority, _ time.Duration, l *net.UnixListener) (func() gvisor.Passed, error) {
+// Open implements tier.Broker.
+func (b naiveBroker) Open(_ string, _ tier.Way, _ tier.Authority, _ time.Duration, l *net.UnixListener) (func() tier.Passed, error) {
 	s := &http.Server{Handler: http.HandlerFunc(b.serve), ReadHeaderTimeout: time.Minute}
 	go s.Serve(l) //nolint:errcheck // ends with Close
-	return func() gvisor.Passed { s.Close(); return gvisor.Passed{} }, nil
+	return func() tier.Passed { s.Close(); return tier.Passed{} }, nil
 }
 
-// Authority implements gvisor.Broker.
-func (b naiveBroker) Authority(time.Duration) (gvisor.Authority, error) {
-	return gvisor.Authority{}, nil
+// Authority implements tier.Broker.
+func (b naiveBroker) Authority(time.Duration) (tier.Authority, error) {
+	return tier.Authority{}, nil
 }
 
 func (b naiveBroker) dial(ctx context.Context, target string) (net.Conn, error) {

@@ -17,7 +17,7 @@ func main() {
 		return
 	}
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: probe [asroot] read|walk|mounts|fds|devices|dial|listen|mount|knobs|trace|calls|clock|leaks|identity …")
+		fmt.Fprintln(os.Stderr, "usage: probe [asroot] read|walk|mounts|fds|held|devices|hardware|dial|listen|mount|knobs|trace|calls|clock|leaks|identity …")
 		os.Exit(2)
 	}
 	args := os.Args[2:]
@@ -32,8 +32,12 @@ func main() {
 		mounts()
 	case "fds":
 		fds()
+	case "held":
+		held()
 	case "devices":
 		devices(args)
+	case "hardware":
+		hardware()
 	case "dial":
 		dial(args)
 	case "listen":

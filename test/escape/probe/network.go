@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-const patience = time.Second
+const patience = 3 * time.Second
 
 // dial tries to reach each target, "NETWORK!ADDRESS", and scans ports: a
 // target "scan!HOST:FROM-TO". It prints what answered.

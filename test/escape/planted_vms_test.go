@@ -1,0 +1,222 @@
+package escape_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sallyport.dev/sallyport/tier"
+)
+
+// A vmWeakness is a microVM with one protection taken away, by means that no
+// released program has: the VMM is started with other words or descriptors, or one
+// of our programs is built from changed source. A probe in the guest must see it,
+// or whoever looks at the VMM from the host.
+type vmWeakness struct {
+	name    string
+	start   func(t *testing.T, c *exec.Cmd, restored bool) // changes how the VMM is started
+	confine [][2]string                                    // in the source of sallyport-init, where it confines the VMM
+	guest   [][2]string                                    // in the source of the guest's process 1
+	probe   string                                         // bash; run inside. NOW is the host's time
+	ends    bool                                           // the probe, which a sound sandbox does not survive
+	sees    []string                                       // regular expressions of lines that only the weak one has; VMM begins those of the host
+}
+
+const fdMemory, fdRoot = 3, 4 // of the VMM: places in exec.Cmd.ExtraFiles
+
+// plantedOutside are seen by looking at the VMM.
+var plantedOutside = []vmWeakness{
+	{name: "the VMM as root", confine: [][2]string{{`check\("set[ug]id".*`, ""}}, sees: []string{"^VMM uid 0 "}},
+	{name: "privileges in the bounding set", confine: [][2]string{{`check\("dropping capabilities".*`, "_ = c"}}, sees: []string{"^VMM capabilities$"}},
+	{name: "no filter of system calls", start: withoutFilter, sees: []string{"^VMM seccomp$"}},
+	{
+		name: "new privileges", start: withoutFilter, confine: [][2]string{{`check\("no_new_privs".*`, ""}}, // the filter would refuse them, too
+		sees: []string{"^VMM seccomp$", "^VMM no_new_privs$"},
+	},
+	{
+		name: "the host's namespaces", // but for that of mounts: what is mounted would be the host's
+		start: func(_ *testing.T, c *exec.Cmd, _ bool) {
+			c.SysProcAttr.Cloneflags &^= unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+		},
+		sees: []string{"^VMM namespace pid$", "^VMM namespace net$", "^VMM namespace ipc$", "^VMM namespace uts$"},
+	},
+	{name: "files of the host", start: func(_ *testing.T, c *exec.Cmd, _ bool) {
+		c.Args = slices.Insert(c.Args, slices.Index(c.Args, "--"), "show:/etc")
+	}, sees: []string{"^VMM a root with shadow$"}},
+	{name: "no control group", confine: [][2]string{{`joinAll\(args\[1\]\)`, ""}}, sees: []string{"^VMM control group$"}},
+	{name: "a descriptor of the host", start: func(t *testing.T, c *exec.Cmd, _ bool) {
+		c.ExtraFiles = append(c.ExtraFiles, opened(t, "/etc/passwd", os.O_RDONLY))
+	}, sees: []string{"^VMM descriptor of /etc/passwd$"}},
+	{name: "no limits", confine: [][2]string{{`Rlimit\{Cur: most, Max: most\}`, "Rlimit{Cur: most + 8192, Max: most + 8192}"}}, sees: []string{"^VMM limit Max core", "^VMM limit Max open files"}},
+	{name: "a snapshot that can be written", start: func(t *testing.T, c *exec.Cmd, restored bool) {
+		if restored {
+			c.ExtraFiles[fdMemory] = unsealed(t, c.ExtraFiles[fdMemory])
+		}
+	}, sees: []string{"^VMM descriptor that can write /memfd:sallyport-ram"}},
+	{name: "an image that can be written", start: func(t *testing.T, c *exec.Cmd, _ bool) {
+		c.ExtraFiles[fdRoot] = writableCopy(t, c.ExtraFiles[fdRoot])
+		replaceWord(t, c, ",readonly=on,", ",readonly=off,")
+	}, probe: "./probe hardware", sees: []string{"^DISK vda rw$", "^VMM descriptor that can write .*erofs$"}},
+}
+
+// plantedInside are seen from the guest. The programs that the guest shares with
+// gVisor are weakened there.
+var plantedInside = []vmWeakness{
+	{name: "a network card", start: func(_ *testing.T, c *exec.Cmd, _ bool) {
+		c.Args = append(c.Args, "-netdev", "user,id=nic", "-device", "virtio-net-device,netdev=nic")
+	}, probe: "./probe hardware", sees: []string{"^BUS virtio 0x0001$"}},
+	{name: "a root that can be written", guest: [][2]string{{`mount\("/dev/vda", image, .*`, `
+	for _, d := range []string{"/low", "/up"} {
+		must(os.Mkdir(d, 0o755), d)
+	}
+	mount("/dev/vda", "/low", "erofs", unix.MS_RDONLY, "")
+	mount("tmpfs", "/up", "tmpfs", 0, "")
+	must(errors.Join(os.Mkdir("/up/a", 0o755), os.Mkdir("/up/b", 0o755)), "/up")
+	mount("overlay", image, "overlay", 0, "lowerdir=/low,upperdir=/up/a,workdir=/up/b")`}}, probe: "./probe mounts", sees: []string{"^MOUNT / .* rw$"}},
+	{
+		name: "settings that can be written", guest: [][2]string{{`mount\("sysfs", image\+"/sys", "sysfs", unix.MS_RDONLY\|`, `mount("sysfs", image+"/sys", "sysfs", `}},
+		probe: "./probe mounts", sees: []string{"^MOUNT /sys sysfs rw$"},
+	},
+	{name: "one device more", guest: [][2]string{{`\{"null", 1, 3\}`, `{"null", 1, 3}, {"kmsg", 1, 11}`}}, probe: "./probe devices /tmp", sees: []string{"^DEV kmsg$"}},
+	{name: "the ids of the snapshot", guest: [][2]string{{`m\.identity\.become\(r\)`, "error(nil)"}}, probe: "./probe leaks", sees: []string{"^VALUE /etc/machine-id 0{32}$"}},
+	{name: "the clock of the snapshot", guest: [][2]string{{`return unix\.ClockSettime\(.*`, "_ = t; return nil"}}, probe: "(( $(date +%s) < NOW )) && echo BEHIND", sees: []string{"^BEHIND$"}},
+	{
+		name: "no bound on memory", guest: [][2]string{{`return m\.setGroup\("memory\.max".*`, "_ = n; return nil"}}, ends: true,
+		probe: `python3 -c "x = b'x' * (200 << 20); print('GOT memory')"`, sees: []string{"^GOT memory$"},
+	},
+}
+
+// together is all of them in one.
+func together(all []vmWeakness) (w vmWeakness) {
+	w.name = "all protections"
+	w.start = func(t *testing.T, c *exec.Cmd, restored bool) {
+		for _, one := range all {
+			if one.start != nil {
+				one.start(t, c, restored)
+			}
+		}
+	}
+	for _, one := range all {
+		w.confine, w.guest, w.sees = append(w.confine, one.confine...), append(w.guest, one.guest...), append(w.sees, one.sees...)
+	}
+	return w
+}
+
+// Each protection is taken away, and who watches it says so, and nobody else. A sound
+// microVM has none of these lines. All at once take as long as one: without `make
+// escape` that is all that is tried.
+func TestPlantedMicroVMs(t *testing.T) {
+	all := slices.Concat(plantedOutside, plantedInside)
+	every := together(all)
+	t.Run("none", func(t *testing.T) {
+		said := vmWeakness{name: "nothing"}.says(t, all)
+		if found := regexp.MustCompile("(?m)^VMM .*$").FindAllString(said, -1); found != nil {
+			t.Errorf("a sound VMM: %q", found)
+		}
+		seen(t, said, nil, every.sees)
+	})
+	t.Run(every.name, func(t *testing.T) { seen(t, every.says(t, all), every.sees, nil) })
+	if !whole {
+		return
+	}
+	for _, w := range all {
+		t.Run(w.name, func(t *testing.T) {
+			others := slices.DeleteFunc(slices.Clone(every.sees), func(s string) bool { return slices.Contains(w.sees, s) })
+			seen(t, w.says(t, all), w.sees, others)
+		})
+	}
+}
+
+func seen(t *testing.T, said string, must, mustNot []string) {
+	t.Helper()
+	for _, s := range must {
+		if !regexp.MustCompile("(?m)" + s).MatchString(said) {
+			t.Errorf("nobody sees %q: %.6000s", s, said)
+		}
+	}
+	for _, s := range mustNot {
+		if found := regexp.MustCompile("(?m)" + s).FindString(said); found != "" {
+			t.Errorf("it has another weakness: %s", found)
+		}
+	}
+}
+
+// says is what the probes say in a guest, and what is seen of its VMM. The guest is
+// some seconds younger than its snapshot.
+func (w vmWeakness) says(t *testing.T, all []vmWeakness) string {
+	t.Helper()
+	var probes, ends []string
+	for _, one := range all {
+		if one.ends {
+			ends = append(ends, one.probe)
+		} else if !slices.Contains(probes, one.probe) {
+			probes = append(probes, one.probe)
+		}
+	}
+	h, p := w.open(t), newTool(t)
+	r := tier.Request{Image: "default", Files: []tier.File{p.file}, Limits: smallLimits(), Argv: []string{"bash", "-c", ""}}
+	r.Limits.Timeout *= 2
+	if err := h.Prepare(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * time.Second)
+	script := "cp probe /tmp && cd /tmp && chmod +x probe\n" + strings.Join(probes, "\n") + "\necho LAST\nsleep 300"
+	r.Argv[2] = strings.ReplaceAll(script, "NOW", fmt.Sprint(time.Now().Unix()))
+	said := whileItRuns(t, h, r, func() []string { return postures["microvm"].steady(t) })
+	for _, probe := range ends {
+		r.Argv[2] = probe
+		res, err := h.Run(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said += string(res.Stdout)
+	}
+	return said
+}
+
+// whileItRuns looks as soon as a program has said LAST, and returns what it said and
+// what was seen.
+func whileItRuns(t *testing.T, h tier.Tier, r tier.Request, look func() []string) string {
+	t.Helper()
+	var mu sync.Mutex
+	var said bytes.Buffer
+	last := make(chan struct{})
+	r.Told = func(stderr bool, b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		before := bytes.Contains(said.Bytes(), []byte("\nLAST\n"))
+		if said.Write(b); !before && bytes.Contains(said.Bytes(), []byte("\nLAST\n")) {
+			close(last)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan string, 1)
+	go func() {
+		res, err := h.Run(ctx, r)
+		ended <- fmt.Sprintf("%v, killed by %q, %.300q", err, res.KilledBy, res.Stderr)
+	}()
+	select {
+	case <-last:
+	case why := <-ended:
+		cancel()
+		t.Fatalf("it ended before its time: %s: %.3000s", why, said.String())
+	}
+	found := look()
+	cancel()
+	<-ended
+	for _, f := range found {
+		_, what, _ := strings.Cut(f, ": ")
+		fmt.Fprintf(&said, "VMM %s\n", what)
+	}
+	return said.String()
+}
