@@ -17,7 +17,8 @@ import (
 type witness struct {
 	mu           sync.Mutex
 	meta, header string
-	whole        string // the last call
+	state        [4]string // tracestate and baggage, in _meta and headers
+	whole        string    // the last call
 }
 
 func (s *witness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -32,6 +33,10 @@ func (s *witness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		s.meta, _ = wire.String(wire.Path(m.Params, "_meta", "traceparent"))
 		s.header, s.whole = r.Header.Get("Traceparent"), string(body)
+		for i, name := range []string{"tracestate", "baggage"} {
+			s.state[i], _ = wire.String(wire.Path(m.Params, "_meta", name))
+			s.state[i+2] = r.Header.Get(name)
+		}
 		s.mu.Unlock()
 		result = `{"content":[],"resultType":"complete"}`
 	}
@@ -68,9 +73,9 @@ func TestFO44TraceOfACall(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			meta := `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
 			if tt.meta != "" {
-				meta += `,"traceparent":"` + tt.meta + `","tracestate":"v=CANARY-STATE","baggage":"k=CANARY-BAGGAGE"`
+				meta += `,"traceparent":"` + tt.meta + `","tracestate":"v=of-meta","baggage":"k=of%20meta;p"`
 			}
-			extra := []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: w__note", "Tracestate: v=CANARY-STATE"}
+			extra := []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: w__note", "Tracestate: v=of-header", "Baggage: k=of-header"}
 			if tt.header != "" {
 				extra = append(extra, "Traceparent: "+tt.header)
 			}
@@ -89,14 +94,47 @@ func TestFO44TraceOfACall(t *testing.T) {
 			if tt.want != "" && srv.meta[36:52] == "00f067aa0ba902b7" {
 				t.Error("the gateway is no span of its own")
 			}
-			if strings.Contains(srv.whole, "CANARY-STATE") || strings.Contains(srv.whole, "CANARY-BAGGAGE") {
-				t.Errorf("what a caller's context carries goes on: %s", srv.whole)
+			want := [4]string{}
+			switch {
+			case trace.Valid(tt.meta):
+				want = [4]string{"v=of-meta", "k=of%20meta;p", "v=of-meta", "k=of%20meta;p"}
+			case trace.Valid(tt.header):
+				want = [4]string{"v=of-header", "k=of-header", "v=of-header", "k=of-header"}
+			}
+			if srv.state != want {
+				t.Errorf("tracestate and baggage are %q, want %q: they belong to the traceparent that counts", srv.state, want)
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if r := w.entries[len(w.entries)-1]; r.Trace != srv.meta || strings.Contains(r.Trace, "CANARY") {
+			if r := w.entries[len(w.entries)-1]; r.Trace != srv.meta || r.TraceState != want[0] || r.Baggage != want[1] || strings.Contains(r.Trace, "CANARY") {
 				t.Errorf("on record is %q, the server was told %q", r.Trace, srv.meta)
 			}
 		})
+	}
+}
+
+// What a caller's context carries is no way around the arguments: it goes nowhere where it
+// holds a secret, or is not what the specifications say; and of _meta, nothing else does.
+func TestWhatATraceMayCarry(t *testing.T) {
+	srv := &witness{}
+	h := httptest.NewServer(srv)
+	t.Cleanup(h.Close)
+	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{{Name: "w", URL: h.URL}}}).whole()
+	for carried, goes := range map[string]bool{
+		`"tracestate":"a=1,b@c=2","baggage":"k=v"`: true, `"baggage":"k=AKIAIOSFODNN7EXAMPLQ"`: false, `"baggage":"k=AKIAIOSF%4FDNN7EXAMPLQ"`: false,
+		`"tracestate":"a=AKIAIOSFODNN7EXAMPLQ"`: false, `"tracestate":"A=1"`: false, `"baggage":"no"`: false, `"baggage":7`: false, `"baggage":"k=v\u0000"`: false,
+		`"vendor.example/x":"CANARY"`: false,
+	} {
+		meta := `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",` + carried
+		res := w.send(t.Context(), "POST", "ann", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"w__note","arguments":{},"_meta":{`+meta+`}}}`,
+			"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: w__note")
+		if b, _ := io.ReadAll(res.Body); res.StatusCode != 200 || strings.Contains(string(b), "error") {
+			t.Fatalf("%s: %d %s", carried, res.StatusCode, b)
+		}
+		srv.mu.Lock()
+		if got := srv.state != [4]string{}; got != goes || strings.Contains(srv.whole, "AKIA") || strings.Contains(srv.whole, "CANARY") {
+			t.Errorf("%s: %q, %s", carried, srv.state, srv.whole)
+		}
+		srv.mu.Unlock()
 	}
 }

@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write what crosses the wires into testd
 // asks in the middle of a call, for each pairing of eras.
 //
 // "client" and "upstream" name their revisions and what the client can be asked;
-// "says" is what the upstream answers to each tools/call, on a line each ("ask" before
+// "says" is what the upstream answers to each tools/call, or request about a task, on a line each ("ask" before
 // it: a request of its own on the call's stream, whose response it awaits). Each
 // "> name" is a message of the client, the "< name" after it what it gets, and
 // "= upstream" what the upstream got. ${STATE}, ${ASK}, ${CALL} and ${ID} stand for
@@ -59,6 +59,7 @@ func TestBridgeWire(t *testing.T) {
 // A scripted upstream says what it is told to, and keeps what it gets.
 type scripted struct {
 	modern bool
+	tasks  bool // it makes tasks of calls
 	says   []string
 
 	mu      sync.Mutex
@@ -104,10 +105,18 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(`"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`)
 	case m.Method == "initialize" && !s.modern:
 		w.Header().Set("Mcp-Session-Id", "up")
-		answer(`"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"up","version":"1"}}`)
+		can := `"tools":{}`
+		if s.tasks {
+			can += `,"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}`
+		}
+		answer(`"result":{"protocolVersion":"2025-11-25","capabilities":{` + can + `},"serverInfo":{"name":"up","version":"1"}}`)
 	case m.Method == "tools/list":
-		answer(`"result":{"resultType":"complete","tools":[{"name":"ask","inputSchema":{"type":"object"}}],"ttlMs":0,"cacheScope":"private"}`)
-	case m.Method == "tools/call":
+		how := ""
+		if s.tasks && !s.modern {
+			how = `,"execution":{"taskSupport":"required"}`
+		}
+		answer(`"result":{"resultType":"complete","tools":[{"name":"ask","inputSchema":{"type":"object"}` + how + `}],"ttlMs":0,"cacheScope":"private"}`)
+	case m.Method == "tools/call" || strings.HasPrefix(m.Method, "tasks/"):
 		s.keep(body)
 		s.play(w, m)
 	default:
@@ -155,7 +164,7 @@ func playWires(t *testing.T, a *txtar.Archive) {
 		t.Fatalf("there is no %q", name)
 		return ""
 	}
-	up := &scripted{modern: section("upstream") == "modern", says: strings.Split(section("says"), "\n"), replies: make(chan string, 10)}
+	up := &scripted{modern: section("upstream") == "modern", tasks: strings.Contains(section("says"), `"taskId"`), says: strings.Split(section("says"), "\n"), replies: make(chan string, 10)}
 	h := httptest.NewServer(up)
 	t.Cleanup(func() { h.CloseClientConnections(); h.Close() })
 	c := &wires{w: newWorld(t, setup{servers: []upstream.Config{{Name: "s", URL: h.URL}}, door: calmly}).whole(), names: map[string]string{}, close: func() {}}
@@ -269,7 +278,7 @@ var differs = []struct {
 }
 
 // upstreamID is what the gateway numbers its own requests with.
-var upstreamID = regexp.MustCompile(`"(id|progressToken)":[0-9]+,("method":"tools/call"|"dev\.sallyport)`)
+var upstreamID = regexp.MustCompile(`"(id|progressToken)":[0-9]+,("method":"(?:tools/call|tasks/[a-z]+|subscriptions/listen|resources/subscribe)"|"dev\.sallyport)`)
 
 func (c *wires) normal(text string) string {
 	for _, d := range differs {
