@@ -19,6 +19,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier"
 )
 
 // A way is one way to run a program apart from the host.
@@ -97,7 +98,7 @@ func sallyportWay(b *testing.B, name string, warm int) way {
 func sandboxed(b *testing.B, h *gvisor.Host, argv []string) []byte {
 	l := sallyport.DefaultLimits()
 	l.CPUs = 2
-	res, err := h.Run(b.Context(), gvisor.Request{Image: "default", Argv: argv, Limits: l})
+	res, err := h.Run(b.Context(), tier.Request{Image: "default", Argv: argv, Limits: l})
 	if err != nil || res.ExitCode != 0 {
 		b.Fatalf("%v: %+v", err, res)
 	}
@@ -194,7 +195,7 @@ func BenchmarkDensity(b *testing.B) {
 					wg.Go(func() {
 						l := sallyport.DefaultLimits()
 						l.Timeout = 10 * time.Minute
-						_, _ = h.Run(ctx, gvisor.Request{Image: "default", Argv: argv, Limits: l})
+						_, _ = h.Run(ctx, tier.Request{Image: "default", Argv: argv, Limits: l})
 					})
 				}
 				time.Sleep(8 * time.Second) // they come up, and settle
@@ -219,7 +220,7 @@ func pss(b *testing.B, h *gvisor.Host) (sum int64) {
 	found := 0
 	for _, p := range procs {
 		group, _ := os.ReadFile(filepath.Join(p, "cgroup"))
-		if !slices.ContainsFunc(h.List(), func(r gvisor.Running) bool { return strings.Contains(string(group), r.ID) }) {
+		if !slices.ContainsFunc(h.List(), func(r tier.Running) bool { return strings.Contains(string(group), r.ID) }) {
 			continue
 		}
 		found++

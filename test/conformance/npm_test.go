@@ -235,6 +235,12 @@ func useEverything(t *testing.T, c raw, d *direct, server string) {
 			}
 			continue
 		}
+		if name == "simulate-research-query" { // which it takes only as a task: the gateway's matter
+			if a.IsError || !strings.Contains(a.Text, "# Research Report: doors") {
+				t.Errorf("%s: %s", name, a)
+			}
+			continue
+		}
 		want := plain(t, d.ask("tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, args)))
 		got := ""
 		if a.Result != nil { // addresses of resources are the gateway's

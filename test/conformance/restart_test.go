@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,13 @@ func TestFO17SandboxHostIsStartedAgain(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		g.Eventually(30*time.Second, "the sandbox host listens", func() error { _, err := os.Stat(socket); return err })
+		g.Eventually(30*time.Second, "the sandbox host listens", func() error {
+			c, err := net.Dial("unix", socket) // its file is there a moment before it listens
+			if err != nil {
+				return err
+			}
+			return c.Close()
+		})
 		return func(how syscall.Signal) {
 			_ = cmd.Process.Signal(how)
 			_ = cmd.Wait()

@@ -101,7 +101,7 @@ const big = await Promise.all(Array.from({length: 100}, (_, i) => tools.a.say({t
 console.log(big.join("") === Array.from({length: 100}, (_, i) => i).join(""));
 try { await tools.a.say([]) } catch (e) { console.log(e.name) }
 `, []string{"a__*"})
-	want := `tools.a.pay - does it|/** does it */
+	want := `tools.a.pay - does it|// does it
 tools.a.say(arguments?: Record<string, any>): Promise<string | object>
 hello {"x":[1.5,"é"]}
 paid {"to":1},paid {"to":2},paid {"to":3}

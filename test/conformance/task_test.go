@@ -28,6 +28,7 @@ type taskAnswer struct {
 			Content []struct{ Text string }
 		}
 		StructuredContent struct{ Code, Ticket string }
+		InputRequests     map[string]json.RawMessage
 	}
 }
 
