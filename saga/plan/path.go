@@ -9,6 +9,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/tier/choose"
 )
 
 // The types below stand before the engines of the path, so that a call of
@@ -126,7 +127,7 @@ func (a Authorizer) join(q gateway.Question, v gateway.Verdict, what string, c s
 		}
 	}
 	one, err := a.Authorizer.Authorize(gateway.Question{
-		Who: q.Who, Profile: q.Profile, Action: gateway.ActionCall, Tool: t, Args: c.Args, Risk: c.Risk, Tier: firstTier(t),
+		Who: q.Who, Profile: q.Profile, Action: gateway.ActionCall, Tool: t, Args: c.Args, Risk: c.Risk, Tier: tierOf(t, c.Args),
 	})
 	if err != nil && known {
 		return no("a policy fails"), err
@@ -145,9 +146,9 @@ func (a Authorizer) join(q gateway.Question, v gateway.Verdict, what string, c s
 	return v, nil
 }
 
-func firstTier(t sallyport.Tool) string {
-	if len(t.Manifest.Tiers) == 0 {
-		return ""
-	}
-	return t.Manifest.Tiers[0]
+// tierOf is where a step would run, where all tiers can be had. It is chosen again
+// when the step runs.
+func tierOf(t sallyport.Tool, args json.RawMessage) string {
+	c, _ := choose.Of(t, args, t.Manifest.Limits, nil) // what is wrong is said when it runs
+	return c.Tier
 }

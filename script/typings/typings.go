@@ -122,14 +122,18 @@ func firstLine(s string) string {
 	return clip(s, maxAbout)
 }
 
-// comment is a doc comment, which nothing in s can end.
+// comment is s as comments of one line each, which nothing in s can end. One between
+// /* and */ would be taken for a text that is hidden from readers (redact/inject).
 func comment(s string) string {
-	s = strings.ReplaceAll(clip(strings.TrimSpace(s), maxDoc), "*/", "* /")
+	s = lineBreaks.Replace(clip(strings.TrimSpace(s), maxDoc))
 	if s == "" {
 		return ""
 	}
-	return "/** " + strings.ReplaceAll(s, "\n", "\n * ") + " */\n"
+	return "// " + strings.ReplaceAll(s, "\n", "\n// ") + "\n"
 }
+
+// lineBreaks are all that end a line of TypeScript.
+var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n")
 
 // typeOf words a schema; optional says that {} fits it.
 func typeOf(schema json.RawMessage) (text string, optional bool) {
