@@ -18,27 +18,44 @@ LINT     := go tool -modfile=tools/go.mod golangci-lint
 export CGO_ENABLED := 0
 BUILD := go build -trimpath -buildvcs=false -tags $(TAGS) -ldflags '$(LDFLAGS)'
 
-.PHONY: help build programs image data run test npm postgres check race fuzz escape conformance browser crash soak bench corpus mariadb chromium cgroup2 clean
+.PHONY: help build programs image kernel workerd guest-kernel data run test npm postgres check race fuzz escape conformance browser crash soak bench bench-tiers corpus mariadb chromium cgroup2 clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-build: programs image ## programs in bin/, the sandbox image in the cache
-	@echo "[4/4] SQL parser, compiled once to machine code"
+build: programs image kernel workerd ## programs in bin/; the sandbox image, a guest kernel and workerd in the cache; QEMU
+	@echo "[6/6] SQL parser, compiled once to machine code"
 	@bin/sallyport warm
 	@echo "built: $$(ls bin | xargs)"
 
 programs:
-	@echo "[1/4] checking for tools"
+	@echo "[1/6] checking for tools"
 	@tools/need go= git=git
-	@echo "[2/4] building $(notdir $(PROGRAMS))"
+	@echo "[2/6] building $(notdir $(PROGRAMS))"
 	@mkdir -p bin
 	@total=$$(go list -deps -tags $(TAGS) $(PROGRAMS:%=./%) 2> >(tools/progress >&2) | wc -l); \
 	$(BUILD) -v -o bin/ $(PROGRAMS:%=./%) 2>&1 | tools/progress -v total=$$total
 
 image:
-	@echo "[3/4] sandbox image"
+	@echo "[3/6] sandbox image"
 	@go run -trimpath -buildvcs=false ./image/buildimage
+
+# FORCE=-force fetches Debian's newest.
+kernel:
+	@echo "[4/6] guest kernel, and QEMU"
+	@[ "$$(uname -m)" != x86_64 ] || tools/need qemu-system-x86_64=qemu-system-x86 || echo "      without it there are no microVMs here; all else works"
+	@go run -trimpath -buildvcs=false ./microvm/kernel/buildkernel $(FORCE) || echo "      without it there are no microVMs here; all else works"
+
+# The runtime of V8 isolates, where npm is.
+workerd:
+	@echo "[5/6] V8 isolates"
+	@go run -trimpath -buildvcs=false ./isolate/workerd/getworkerd
+
+guest-kernel: ## a small guest kernel that boots faster, compiled from Debian's source (many minutes, optional)
+	@tools/need go= nice=coreutils make=make gcc=gcc,libc6-dev flex=flex bison=bison bc=bc lz4=lz4 xz=xz-utils tar=tar
+	@[ -e /usr/include/libelf.h ] || tools/need libelf.h=libelf-dev
+	@echo "==> small guest kernel"
+	@go run -trimpath -buildvcs=false ./microvm/kernel/buildkernel $(FORCE) small
 
 data: ## the image with numpy, pandas and matplotlib (140 MB of packages, optional)
 	@echo "==> data image"
@@ -71,7 +88,8 @@ test: build data npm postgres mariadb chromium ## every test; ends with "N passe
 postgres:
 	@tools/need initdb=postgresql
 
-# Real MCP servers and clients, and the Node.js that they need.
+# Real MCP servers and clients, the Node.js that they need, and the runtime of V8
+# isolates, which `make build` leaves out where npm is not yet there.
 npm:
 	@tools/need node=nodejs npm=npm
 	@if ! cmp -s test/package-lock.json test/node_modules/.installed; then \
@@ -83,6 +101,7 @@ npm:
 		ln -sf "../$${node[0]}" .bin/node; : "npm 9 drops this link with the package of the other processor"; \
 		cp ../package-lock.json .installed; \
 	fi
+	@go run -trimpath -buildvcs=false ./isolate/workerd/getworkerd -must
 
 check: ## formatting, vet and linters
 	@echo "[1/3] gofmt"
@@ -112,7 +131,7 @@ mariadb:
 	@PATH=$$PATH:/usr/sbin tools/need mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core my_print_defaults=mariadb-client-core
 
 escape: build ## attacks from inside real sandboxes, each with its control
-	@SALLYPORT_BIN=$(CURDIR)/bin go run ./test/run -- -tags $(TAGS) -count 1 -timeout 20m ./test/escape/... ./gvisor/... ./sandboxd/...
+	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_ESCAPE=1 go run ./test/run -- -tags $(TAGS) -p 1 -count 1 -timeout 30m ./test/escape/... ./tier/tiertest ./cage/... ./microvm ./isolate ./wasm ./gvisor/... ./sandboxd/...
 
 # Needs QEMU and a kernel (60 MB of packages); where this machine has version 1 of
 # control groups, the tests of version 2 run in a machine of their own.
@@ -126,7 +145,7 @@ cgroup2: ## control groups of version 2, in a machine of its own (installs QEMU)
 		(cd bin/kernel; apt-get download -q "$$name"; dpkg-deb -x "$$name"_*.deb .; rm -rf -- *.deb lib usr); \
 		kernel=$$(ls bin/kernel/boot/vmlinuz-* | tail -1); \
 	fi; \
-	SALLYPORT_SOAK=1 SALLYPORT_KERNEL=$$PWD/$$kernel go test -tags $(TAGS) -count 1 -timeout 10m -v -run 'TestVersion2InAMachine|TestReal' ./gvisor/cgroup
+	SALLYPORT_SOAK=1 SALLYPORT_KERNEL=$$PWD/$$kernel go test -tags $(TAGS) -count 1 -timeout 10m -v -run 'TestVersion2InAMachine|TestReal' ./tier/cgroup
 
 conformance: build npm postgres ## the world's clients and servers, and the protocol's own suite, through a real gateway
 	@rm -f bin/.conformance
@@ -147,13 +166,16 @@ crash: build npm postgres ## SIGKILL at every durable boundary and at any moment
 	@cat bin/.crash
 
 soak: build postgres ## long runs: 1,000 kills, 1,000 sandboxes, 300 histories of reservations, 100,000 calls
-	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_SOAK=1 go run ./test/run -- -tags $(TAGS) -count 1 -timeout 120m ./test/crash/... ./gvisor/... ./backend/sandbox ./store/... ./test/bench
+	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_SOAK=1 go run ./test/run -- -tags $(TAGS) -count 1 -timeout 120m ./test/crash/... ./gvisor/... ./microvm ./isolate ./wasm ./backend/sandbox ./store/... ./test/bench
 
 bench: build ## latency and CPU beside a direct call and a plain proxy
 	@bin/sallyport bench
 	@SALLYPORT_BIN=$(CURDIR)/bin go test -tags $(TAGS) -run '^$$' -bench . ./test/bench
 	@go test -tags $(TAGS) -run '^$$' -bench . -benchtime 1x ./image
 	@go test -tags $(TAGS) -run '^$$' -bench . ./gateway/... ./mcpserver ./oauth ./limit/... ./catalog ./cedar ./risk ./redact/... ./secret ./store/sqlite
+
+bench-tiers: build ## each tier: first run, cold, from a sandbox that waits, memory of one that waits
+	@SALLYPORT_BIN=$(CURDIR)/bin go test -tags $(TAGS) -run '^$$' -bench BenchmarkTiers -benchtime 1x -v ./test/bench
 
 clean: ## remove bin/ and the tests' npm packages (the cache folder stays)
 	@rm -rf bin test/node_modules
