@@ -91,11 +91,15 @@ type Lasting struct {
 	Replica string         `json:"replica"`
 	Owner   string         `json:"-"` // see Inquiry
 	Binding string         `json:"-"` // stands for who may ask for it, through which profile
+
+	// Still says why the call would not be let go on by now, for its caller as known today.
+	Still func(Principal) error `json:"-"`
 }
 
 // A Visit is what somebody wants who asks how a call of theirs is.
 type Visit struct {
 	Task    string                     // its name
+	Who     Principal                  // as known now
 	Answers map[string]json.RawMessage // to what it asks
 	Cancel  bool
 }

@@ -124,6 +124,12 @@ func (g *Gateway) unchanged(p permit) error {
 	if p.policy == g.Authorizer.Generation() && p.catalogs == g.Catalog.Generation() {
 		return nil
 	}
+	return g.again(p, p.who)
+}
+
+// again decides once more, by what holds now, for the caller as known now.
+func (g *Gateway) again(p permit, who sallyport.Principal) error {
+	p.who = who
 	tool, err := g.Catalog.Resolve(p.req.Profile, p.tool.Name)
 	if err == nil && tool.Digest == p.tool.Digest && string(tool.Fixed) == string(p.tool.Fixed) && tool.Status == sallyport.ToolActive {
 		var v Verdict

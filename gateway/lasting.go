@@ -3,11 +3,11 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/keys"
 	"sallyport.dev/sallyport/gateway/refusal"
 	"sallyport.dev/sallyport/pause"
 )
@@ -26,21 +26,16 @@ func (g *Gateway) lasts(ctx context.Context, rec *record, j job, begin func() er
 				return
 			}
 		}
-		if j.req.Lasts(sallyport.Lasting{CallID: rec.CallID, Key: j.key, Owner: rec.reader(), Binding: ownerOf(j.who, j.req.Profile)}) {
+		if j.req.Lasts(sallyport.Lasting{CallID: rec.CallID, Key: j.key, Owner: rec.reader(), Binding: keys.Owner(j.who, j.req.Profile), Still: func(who sallyport.Principal) error { return refusal.Of(rec.CallID, g.again(j.permit, who)) }}) {
 			rec.leave()
 		}
 	})
 }
 
-// ownerOf stands for who may ask for a call's outcome.
-func ownerOf(who sallyport.Principal, profile string) string {
-	parts, _ := json.Marshal([]string{who.Tenant, who.ID, who.OnBehalfOf, profile}) // texts always marshal
-	return digest(parts)
-}
-
 // Later says how a call is whose caller got a task for an answer: its result, what its
 // server asks, or code InFlight. The caller is authenticated and admitted each time, and
-// must still be allowed to know the tool; the result is cleaned under today's rules.
+// must still be allowed to know the tool; answers are only taken where the call would
+// still be let go on; the result is cleaned under today's rules.
 func (g *Gateway) Later(ctx context.Context, req sallyport.Request, v sallyport.Visit) (res sallyport.Result, err error) {
 	rec, err := g.receive(req)
 	if err != nil {
@@ -79,6 +74,7 @@ func (g *Gateway) Later(ctx context.Context, req sallyport.Request, v sallyport.
 	case r.State == sallyport.Unknown:
 		return res, refusal.Unsure(l.CallID)
 	}
+	v.Who = guest.who
 	asked, err := g.Held.Visit(ctx, l, v)
 	e, ours := errors.AsType[*sallyport.Error](err)
 	switch {
@@ -98,7 +94,7 @@ func (g *Gateway) lasting(rec *record, in guest, req sallyport.Request, v sallyp
 	if g.Held == nil {
 		return l, tool, refusal.NoTask()
 	}
-	l, err = g.Held.Named(v.Task, ownerOf(in.who, req.Profile))
+	l, err = g.Held.Named(v.Task, keys.Owner(in.who, req.Profile))
 	if err != nil || l.Key.Tenant != in.who.Tenant || l.Key.Principal != in.who.ID {
 		return l, tool, refusal.NoTask()
 	}

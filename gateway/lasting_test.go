@@ -208,6 +208,68 @@ func another(t *testing.T, w *world, replica string, peers *held.Peers) *Gateway
 	}
 }
 
+// An answer is only taken where the call would still be let go on: by today's policies,
+// for its caller as known today, at whichever gateway the client comes to.
+func TestAnswersAreJudgedByWhatHoldsNow(t *testing.T) {
+	w, _, release := lasting(t)
+	address := ""
+	peers := held.NewPeers(heldKey, func(context.Context, string) (string, error) { return address, nil })
+	first, err := held.New(held.Options{Key: heldKey, Replica: "first", Peers: peers, Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = first.Close() })
+	srv := httptest.NewServer(first)
+	t.Cleanup(srv.Close)
+	address, w.Held = srv.Listener.Addr().String(), first
+	second := another(t, w, "second", peers)
+	req := able(call(`{"n":1}`))
+	begin, run := make(chan struct{}), w.run
+	w.run = func(ctx context.Context, j sallyport.Job) (sallyport.Output, error) {
+		<-begin
+		return run(ctx, j)
+	}
+	name := become(t, w, first, req)
+	close(begin)
+	answers := map[string]json.RawMessage{}
+	await.That(t, "it asks", func() bool {
+		got, err := ask(req, w.Gateway, name)
+		for _, q := range got.Questions {
+			answers[q.Key] = json.RawMessage(`{"roots":[{"uri":"file:///x"}]}`)
+		}
+		return err == nil && len(answers) > 0
+	})
+	set := func(v Verdict) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.verdict = v
+	}
+	allowed := w.verdict
+	for what, v := range map[string]Verdict{
+		"denied":                {},
+		"a human must be asked": {Allow: true, Demands: []sallyport.Demand{{}}},
+	} {
+		set(v)
+		for _, g := range []*Gateway{w.Gateway, second} {
+			if _, err := g.Later(t.Context(), req, sallyport.Visit{Task: name, Answers: answers}); sallyport.CodeOf(err) != sallyport.Denied {
+				t.Errorf("%s: %v", what, err)
+			}
+			if got, err := ask(req, g, name); err != nil || len(got.Questions) != 1 {
+				t.Errorf("%s: it asks no more: %+v, %v", what, got, err)
+			}
+		}
+	}
+	set(allowed)
+	if got, err := second.Later(t.Context(), req, sallyport.Visit{Task: name, Answers: answers}); err != nil && sallyport.CodeOf(err) != sallyport.InFlight {
+		t.Errorf("control: %+v, %v", got, err)
+	}
+	await.That(t, "it asks something else", func() bool {
+		got, err := ask(req, w.Gateway, name)
+		return err == nil && len(got.Questions) == 1 && answers[got.Questions[0].Key] == nil
+	})
+	release <- nil
+}
+
 // What a task asks is answered by whichever gateway its client comes to, each question
 // under a key of its own. When the gateway that runs it has ended, nobody knows.
 func TestTasksThatAsk(t *testing.T) {

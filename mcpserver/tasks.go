@@ -141,10 +141,11 @@ func (x *exchange) cancelTask() {
 	x.acknowledge(err)
 }
 
-// acknowledge answers what needs no more than that it came. How the call is, is no error of it.
+// acknowledge answers what needs no more than that it came. How the call is, is no
+// error of it, but that it may not go on is.
 func (x *exchange) acknowledge(err error) {
 	if err != nil {
-		if e := x.safe(err); !late(e) {
+		if e := x.safe(err); !late(e) || e.Code == sallyport.Denied {
 			x.refuseAs(e)
 			return
 		}

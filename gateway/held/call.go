@@ -37,6 +37,7 @@ type call struct {
 	turn     uint64      // whose state is good; 0 if none is
 	timer    *time.Timer // ends a call whose client does not come back
 	name     string      // that the client has, or gets, instead of an answer
+	still    func(sallyport.Principal) error
 	used     map[string]bool
 }
 

@@ -36,7 +36,7 @@ func (h *call) lasts(l sallyport.Lasting) bool {
 	if h.stay(l.Owner) != nil { // too many: the client waits for this one
 		return false
 	}
-	h.name, h.callID = name, l.CallID
+	h.name, h.callID, h.still = name, l.CallID, l.Still
 	close(h.lasting)
 	return true
 }
@@ -90,6 +90,11 @@ func (c *Calls) visit(id [16]byte, v sallyport.Visit) (open []sallyport.Question
 	default:
 	}
 	if v.Answers != nil {
+		if h.still != nil {
+			if err := h.still(v.Who); err != nil {
+				return nil, err
+			}
+		}
 		h.hand(v.Answers)
 	}
 	if v.Cancel {

@@ -5,6 +5,7 @@ package keys
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"strings"
 
 	"sallyport.dev/sallyport"
@@ -52,5 +53,12 @@ func Forwarded(key sallyport.ReservationKey) string {
 
 func digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// Owner stands for who may ask for a call's outcome.
+func Owner(who sallyport.Principal, profile string) string {
+	parts, _ := json.Marshal([]string{who.Tenant, who.ID, who.OnBehalfOf, profile}) // texts always marshal
+	sum := sha256.Sum256(parts)
 	return hex.EncodeToString(sum[:])
 }

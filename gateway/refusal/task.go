@@ -1,6 +1,7 @@
 package refusal
 
 import (
+	"errors"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -13,6 +14,16 @@ func NoTask() error {
 		Code: sallyport.NotFound, Step: sallyport.Resolve, Message: "unknown task, or one that is no longer kept",
 		Hint: "use the task's id as the agent, and for the user, that it was given to, at the same endpoint",
 	}
+}
+
+// Of says which call an error is about; nil stays nil.
+func Of(callID string, err error) error {
+	if e, ok := errors.AsType[*sallyport.Error](err); ok {
+		c := *e
+		c.CallID = callID
+		return &c
+	}
+	return err
 }
 
 // Running says that a call goes on.
