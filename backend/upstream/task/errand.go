@@ -25,7 +25,7 @@ const (
 	first   = 100 * time.Millisecond // where it says nothing, half as much again each time up to
 	slowest = 5 * time.Second
 
-	maxFailures = 8                // in a row, of those questions
+	patience    = 30 * time.Second // with a server that answers no such question, from the first on
 	maxAsked    = 64               // questions of one task
 	parting     = 10 * time.Second // to tell that nobody waits any more
 )
@@ -53,7 +53,8 @@ func (e *Errand) Follow(ctx context.Context, st State) (json.RawMessage, error) 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer e.settle(stop)
 	e.seen = map[string]bool{}
-	for polls, failures := 0, 0; ; polls++ {
+	var lately outage
+	for polls := 0; ; polls++ {
 		e.tell(st)
 		result, over, err := e.meet(ctx, st)
 		if over {
@@ -68,16 +69,17 @@ func (e *Errand) Follow(ctx context.Context, st State) (json.RawMessage, error) 
 		}
 		switch {
 		case err == nil:
-			st, failures = next, 0
+			st, lately = next, outage{}
 		case ctx.Err() != nil || errors.Is(err, errForGood):
 			e.cancel(st.ID)
 			return nil, e.because(ctx, err)
 		default:
-			if failures++; failures > maxFailures {
+			wait, over := lately.another()
+			if over {
 				e.cancel(st.ID)
 				return nil, e.lost(err)
 			}
-			pause.For(ctx, pace.Before(failures, time.Second, slowest))
+			pause.For(ctx, wait)
 		}
 	}
 }
@@ -218,7 +220,8 @@ func (e *Errand) answer(ctx context.Context, id string, questions []sallyport.Qu
 		}
 	}
 	body := append(ask.Required{Questions: questions}.AppendRetry(params(id), answers), '}')
-	for failures := 0; ; {
+	var lately outage
+	for {
 		m, err := e.Send(ctx, "tasks/update", id, body)
 		if err == nil && m.Error != nil {
 			return e.lost(m.Error)
@@ -226,15 +229,30 @@ func (e *Errand) answer(ctx context.Context, id string, questions []sallyport.Qu
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		if failures++; failures > maxFailures {
+		wait, over := lately.another()
+		if over {
 			return e.lost(err)
 		}
-		select {
-		case <-time.After(pace.Before(failures, time.Second, slowest)):
-		case <-ctx.Done():
+		if pause.For(ctx, wait); ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
+}
+
+// An outage is a server's failures in a row. How long it has lasted decides, not how
+// many there were: the pauses between are left to chance.
+type outage struct {
+	since    time.Time
+	failures int
+}
+
+// another counts one more, and says how long to wait before the next try, or that it
+// has been enough.
+func (o *outage) another() (wait time.Duration, over bool) {
+	if o.failures++; o.failures == 1 {
+		o.since = time.Now()
+	}
+	return pace.Before(o.failures, time.Second, slowest), time.Since(o.since) > patience
 }
 
 // tell passes a message of the status on, once.
