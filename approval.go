@@ -123,9 +123,9 @@ type Ticket struct {
 	State     TicketState `json:"state"`
 	CreatedAt time.Time   `json:"created_at"`
 	DecideBy  time.Time   `json:"decide_by"`
-	RunBy     time.Time   `json:"run_by"` // set with the decision
+	RunBy     time.Time   `json:"run_by,omitzero"` // set with the decision
 	DecidedBy string      `json:"decided_by"`
-	DecidedAt time.Time   `json:"decided_at"`
+	DecidedAt time.Time   `json:"decided_at,omitzero"`
 	Reason    string      `json:"reason"`
 	Trace     string      `json:"trace"`
 	NotesSaga bool        `json:"-"` // the binding says which ad-hoc saga the call joins; older programs did not note it

@@ -26,7 +26,7 @@ type Agent struct {
 	State      string    `json:"state"`  // "active", "suspended", "revoked"
 	Source     string    `json:"source"` // "database" or "configuration"
 	CreatedAt  time.Time `json:"created_at"`
-	NotBefore  time.Time `json:"not_before"` // tokens issued before this are refused (rotate, revoke)
+	NotBefore  time.Time `json:"not_before,omitzero"` // tokens issued before this are refused (rotate, revoke)
 }
 
 // An Admin is a human who may decide tickets and change the gateway.

@@ -76,11 +76,12 @@ type Reservation struct {
 	State       ReservationState `json:"state"`
 	CallID      string           `json:"call_id"` // of the call that owns it
 	Ticket      string           `json:"ticket"`
-	Fence       int64            `json:"fence"`  // grows with each owner; an older owner's writes are refused
-	Lease       time.Time        `json:"lease"`  // executing beyond it, with its writer gone, is unknown
-	Writer      string           `json:"writer"` // the gateway process that executes it
-	Output      json.RawMessage  `json:"-"`      // raw output of a done call, sanitised anew at each replay; nil if it is not kept
+	Fence       int64            `json:"fence"`          // grows with each owner; an older owner's writes are refused
+	Lease       time.Time        `json:"lease,omitzero"` // executing beyond it, with its writer gone, is unknown
+	Writer      string           `json:"writer"`         // the gateway process that executes it
+	Output      json.RawMessage  `json:"-"`              // raw output of a done call, sanitised anew at each replay; nil if it is not kept
 	IsError     bool             `json:"is_error"`
+	Reason      json.RawMessage  `json:"-"` // of a failed call: what its caller was told, in a form of the gateway's; nil if it is not known
 	CreatedAt   time.Time        `json:"created_at"`
 	UpdatedAt   time.Time        `json:"updated_at"`
 }

@@ -100,7 +100,7 @@ type Saga struct {
 	Warnings []string   `json:"warnings,omitempty"`
 	Steps    []SagaStep `json:"steps"`
 
-	Authorized time.Time `json:"authorized"` // tokens of the agent issued before a later NotBefore do not count
+	Authorized time.Time `json:"authorized,omitzero"` // tokens of the agent issued before a later NotBefore do not count
 	CreatedAt  time.Time `json:"created_at"`
 	UpdatedAt  time.Time `json:"updated_at"`       // set by the store
 	WakeAt     time.Time `json:"wake_at,omitzero"` // when to look at it again; zero: when somebody acts
