@@ -259,7 +259,8 @@ func TestShellEffectsAreSeen(t *testing.T) {
 	l := newLaboratory(t, "tree.sh")
 	want := map[string]string{
 		"ls": "nothing", "cat .env": "secret", "curl -s http://example.com/": "network", "sleep 70 &": "processes", "pkill -x sleep": "processes", "kill -9 -1": "processes",
-		"echo x >> file": "changed", "mv a moved": "changed", "gzip a": "changed", "git add notes.txt": "changed", "echo x > file": "lost", "rm notes.txt": "lost", "rm src/a.go": "changed",
+		"exec 3<>/dev/tcp/127.0.0.1/$PORT": "network",
+		"echo x >> file":                   "changed", "mv a moved": "changed", "gzip a": "changed", "git add notes.txt": "changed", "echo x > file": "lost", "rm notes.txt": "lost", "rm src/a.go": "changed",
 		"git branch -D old": "lost", "git stash drop": "lost", "git push -qf origin main": "lost", "sqlite3 shop.db 'DELETE FROM orders WHERE id = 2'": "lost",
 		"sqlite3 shop.db 'INSERT INTO orders VALUES (9, 9)'": "changed", "rm link.txt": "lost", "touch file": "changed", "chmod 600 file": "changed",
 	}
@@ -276,4 +277,24 @@ func TestShellEffectsAreSeen(t *testing.T) {
 			t.Errorf("%q: a label that says %q passes", lines[i], wrong.effect)
 		}
 	})
+}
+
+// What is recorded of a line after it has ended stays out of the next one's effect:
+// the connection, handed to a socket of the tree's, is still open when the next begins.
+func TestShellEffectsAreTheirLines(t *testing.T) {
+	const leave = `python3 -c 'import os, socket
+c = socket.create_connection(("127.0.0.1", int(os.environ["PORT"])))
+u = socket.socket(socket.AF_UNIX)
+u.connect(os.environ["HOME"] + "/app.sock")
+socket.send_fds(u, [b"x"], [c.fileno()])'`
+	lines := []string{leave, "sleep 4", leave} // a server waits three seconds for a request
+	seen, err := newLaboratory(t, "tree.sh").run(lines)
+	if err != nil || len(seen) != len(lines) {
+		t.Fatalf("%v, %d of %d lines", err, len(seen), len(lines))
+	}
+	for i, want := range []string{"network", "nothing", "network"} {
+		if seen[i].Effect != want {
+			t.Errorf("%q: %+v, want %s", lines[i], seen[i], want)
+		}
+	}
 }

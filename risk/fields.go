@@ -146,10 +146,10 @@ func (g *gathering) takeSent(f sallyport.RiskField, v any) {
 	case "currency":
 		g.currency = text(l, f, v)
 	case "account":
-		g.accounts = append(g.accounts, scalar(l, f, v))
+		g.paid(f, v)
 	case "recipient":
 		if g.moves && !g.tells {
-			g.accounts = append(g.accounts, scalar(l, f, v))
+			g.paid(f, v)
 			return
 		}
 		for _, s := range textsOf(l, f, v) {
@@ -162,6 +162,15 @@ func (g *gathering) takeSent(f sallyport.RiskField, v any) {
 	case "attachment":
 		g.message.Attachments = append(g.message.Attachments, names(v)...)
 	}
+}
+
+// paid notes who gets the money, each by itself.
+func (g *gathering) paid(f sallyport.RiskField, v any) {
+	if all, ok := v.([]any); ok {
+		g.accounts = append(g.accounts, leaves(nil, all, 0)...)
+		return
+	}
+	g.accounts = append(g.accounts, scalar(g.found, f, v))
 }
 
 func (g *gathering) kubernetes(f sallyport.RiskField, v any) {

@@ -34,7 +34,7 @@ func fuzz(f *testing.F, kind string) {
 	f.Fuzz(func(t *testing.T, text string) {
 		start := time.Now()
 		check(t, text, judge(text))
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Fatalf("%d bytes take %s to judge", len(text), took)
 		}
 	})

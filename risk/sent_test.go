@@ -86,6 +86,27 @@ func quoteTexts(t *testing.T, v any) any {
 	return v
 }
 
+// TO-27: recipients in a list are told apart, so that each can be counted, however the
+// number of each is written; more than can be told is critical.
+func TestTO27_RecipientsInAList(t *testing.T) {
+	e := engine(t)
+	pay := func(to any) sallyport.Risk {
+		b, err := json.Marshal(map[string]any{"amount": 999, "currency": "EUR", "to": to})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Args(payTool(true), b)
+	}
+	for want, to := range map[string]any{"DE89370400440532013000": "de89 3704 0044 0532 0130 00", "x1, DE89370400440532013000": []string{"x1", "DE89 3704 0044 0532 0130 00"}} {
+		if r := pay(to); r.Level != sallyport.High || len(r.Amounts) != 1 || r.Amounts[0].Recipient != want {
+			t.Errorf("%v: %+v, want %q", to, r, want)
+		}
+	}
+	if r := pay([]string{strings.Repeat("a", 150), strings.Repeat("b", 150), "c"}); r.Level != sallyport.Critical {
+		t.Errorf("names that are cut before they are counted: %v", r)
+	}
+}
+
 // The verdict is that of the effect: whatever the tool and its arguments are
 // called, in whatever order and nesting they stand, and wrapped in JSON.
 func TestNeitherNamesNorShapeMatter(t *testing.T) {

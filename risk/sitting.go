@@ -2,10 +2,12 @@ package risk
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/pause"
 	"sallyport.dev/sallyport/risk/cloud"
 	"sallyport.dev/sallyport/risk/finding"
 	"sallyport.dev/sallyport/risk/litesql"
@@ -18,7 +20,8 @@ import (
 const maxTime = 700 * time.Millisecond
 
 // A sitting judges one call: as long as the call lasts, and no longer than the
-// Engine's time for one.
+// Engine's time for one. That is time in which the process runs: what a call does
+// is not unknown because the machine is busy.
 type sitting struct {
 	*Engine
 	parse    func(text string) pgsql.Judgement
@@ -30,16 +33,16 @@ type sitting struct {
 // sit begins a sitting; end must be called.
 func (e *Engine) sit(ctx context.Context) (s *sitting, end func()) {
 	e.ready.Do(func() { _ = e.postgres.Warm(ctx) }) // making the parser ready is not the call's fault
-	ctx, end = context.WithTimeout(ctx, e.time)
+	ctx, end = pause.Within(ctx, e.time)
 	s = &sitting{Engine: e}
 	s.parse = func(text string) pgsql.Judgement { return e.postgres.Judge(ctx, text) }
 	s.sqlite = litesql.Judge{Bounded: func(where string) bool { return e.postgres.Bounded(ctx, where) }}
 	s.commands = shell.Judge{SQL: s.sql}
 	s.late = func() string {
-		switch ctx.Err() {
-		case nil:
+		switch cause := context.Cause(ctx); {
+		case cause == nil:
 			return ""
-		case context.DeadlineExceeded:
+		case errors.Is(cause, context.DeadlineExceeded):
 			return "there is too much to judge in the time for it, so what the call does is unknown"
 		default:
 			return "the call ended before it was judged"

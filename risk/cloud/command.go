@@ -41,6 +41,7 @@ type command struct {
 	words   []string // neither options nor their values, as far as they are known
 	options []string
 	odd     string // an option before the verb that is not known
+	taken   bool   // --dry-run and the like may be the value of the option before it
 }
 
 // Command judges the command line of a program of clouds and clusters. It
@@ -121,11 +122,13 @@ func cut(program string, t table, args []string) command {
 		}
 		c.options = append(c.options, a)
 		option, _, joined := strings.Cut(a, "=")
+		c.taken = c.taken || strings.HasPrefix(a, "--dry") && i > 0 && mayTake(args[i-1])
 		switch {
 		case t.valued[option]:
 			if !joined && i+1 < len(args) {
 				i++
 				c.options = append(c.options, args[i])
+				c.taken = c.taken || strings.HasPrefix(args[i], "--dry")
 			}
 		case t.flag[option] || verb || joined:
 		default:
@@ -292,7 +295,16 @@ func (c command) dryRun() bool {
 			good = c.dryRuns(o)
 		}
 	}
-	return n == 1 && good
+	return n == 1 && good && !c.taken
+}
+
+// plain are options that never take a value, of the programs that can be asked to do
+// nothing: what follows them is not their value.
+var plain = regexp.MustCompile(`^--(all|all-namespaces|atomic|debug|force|install|now|only-show-errors|overwrite|prune|quiet|recursive|server-side|wait|delete|no-progress|no-hooks|create-namespace|keep-history)$|^-[ARdikqw]+$`)
+
+// mayTake tells a word that may be an option which takes the next one as its value.
+func mayTake(word string) bool {
+	return len(word) > 1 && word[0] == '-' && !strings.Contains(word, "=") && !plain.MatchString(word)
 }
 
 func (c command) dryRuns(option string) bool {

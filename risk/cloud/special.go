@@ -19,7 +19,7 @@ func (c command) special(l *finding.List, found class, what string, rest []strin
 	case "kubectl":
 		c.kubectl(l, found, what, rest)
 	case "aws":
-		c.awsOptions(l, what)
+		c.awsOptions(l, found, what)
 	case "az":
 		if slices.ContainsFunc(c.options, func(o string) bool { return strings.EqualFold(o, "complete") }) && found == writes {
 			l.Effect(sallyport.EffectDestroy)
@@ -66,9 +66,9 @@ func (c command) special(l *finding.List, found class, what string, rest []strin
 	}
 }
 
-func (c command) awsOptions(l *finding.List, what string) {
+func (c command) awsOptions(l *finding.List, found class, what string) {
 	switch {
-	case len(c.words) > 1 && c.words[0] == "s3" && c.words[1] == "sync" && has(c.options, "--delete"):
+	case len(c.words) > 1 && c.words[0] == "s3" && c.words[1] == "sync" && found != reads && has(c.options, "--delete"):
 		l.Effect(sallyport.EffectDelete)
 		l.Lost("%s deletes what its source does not have", what)
 	case len(c.words) > 1 && c.words[0] == "s3api" && c.words[1] == "get-object":

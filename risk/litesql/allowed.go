@@ -33,6 +33,9 @@ var settings = set(`analysis_limit application_id auto_vacuum automatic_index bu
 	query_only read_uncommitted recursive_triggers reverse_unordered_selects schema_version secure_delete soft_heap_limit
 	synchronous temp_store threads trusted_schema user_version wal_autocheckpoint writable_schema`)
 
+// writing are the pragmas that make the database write.
+var writing = set(`wal_checkpoint optimize incremental_vacuum shrink_memory`)
+
 func (w *walk) pragma(name, value string) {
 	switch {
 	case looks[name]:
@@ -41,7 +44,7 @@ func (w *walk) pragma(name, value string) {
 		w.found.Add(sallyport.Critical, "sets %s, which can destroy the database", name)
 	case settings[name]:
 		w.found.Add(sallyport.High, "sets %s to %s", name, value)
-	case name == "wal_checkpoint" || name == "optimize" || name == "incremental_vacuum" || name == "shrink_memory":
+	case writing[name]:
 		w.found.Add(sallyport.High, "makes the database write: %s", name)
 	default:
 		w.found.Add(sallyport.Critical, "uses pragma %s, which the analyser does not know", name)

@@ -162,6 +162,9 @@ func (w *walk) effect(e event, sql string, list []token, lead token) {
 }
 
 func (w *walk) read(e event, name string) {
+	if pragma, ok := strings.CutPrefix(strings.ToLower(e.arg1), "pragma_"); ok && writing[pragma] { // which a SELECT from it runs
+		w.pragma(pragma, e.arg2)
+	}
 	if !isInternal(e.arg1) && !functions[strings.ToLower(e.arg1)] {
 		w.found.Object(name)
 	}

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	maxDigits = 15 // that a reader with 64-bit floats keeps exactly
-	maxZeros  = 18 // that an exponent may add
+	maxDigits = 15  // that a reader with 64-bit floats keeps exactly
+	maxZeros  = 18  // that an exponent may add
+	maxNames  = 200 // bytes of all recipients; what is longer is cut before it is counted
 )
 
 // A Transfer is money that a call moves.
@@ -59,6 +60,9 @@ func Judge(t Transfer) sallyport.Risk {
 	for _, r := range t.Recipients {
 		l.Object(r)
 		l.Part("", "recipient", r)
+	}
+	if len(to) > maxNames {
+		l.Add(sallyport.Critical, "names recipients at such length that what each gets cannot be counted")
 	}
 	if bad != "" {
 		l.Add(sallyport.Critical, "moves money%s", toward(to))

@@ -13,6 +13,8 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/wasilibs/wazero-helpers/allocator"
+
+	"sallyport.dev/sallyport/pause"
 )
 
 const (
@@ -159,7 +161,7 @@ func (m *machine) tree(ctx context.Context, text string) ([]byte, error) {
 		return nil, err
 	}
 	// The clock starts with the parse: making the parser ready is not the text's fault.
-	ctx, cancel := context.WithTimeout(ctx, parseTime)
+	ctx, cancel := pause.Within(ctx, parseTime)
 	defer cancel()
 	out, err := in.run(withStacks(ctx), text)
 	if err != nil && ctx.Err() != nil {

@@ -53,9 +53,10 @@ func (w *walk) rsync(args []arg) {
 	w.touched(args)
 	w.readsAll(args)
 	var plain []arg
+	deletes := false
 	for _, a := range args {
 		if strings.HasPrefix(a.Text, "--del") || strings.HasPrefix(a.Text, "--remove-s") || strings.HasPrefix(a.Text, "--force") {
-			w.lost("deletes files that the source does not have")
+			deletes = true
 			continue
 		}
 		plain = append(plain, a)
@@ -66,15 +67,19 @@ func (w *walk) rsync(args []arg) {
 		w.hide()
 		w.unknown("rsync is given option %s, which can run a program or is not known", r.Bad)
 	}
-	prints := slices.ContainsFunc(r.Given, func(g word.Given) bool { return g.Kind.Prints })
+	w.doubts("rsync", r)
+	prints := r.Bad == "" && slices.ContainsFunc(r.Given, func(g word.Given) bool { return g.Kind.Prints && (!deletes || g.Name != "--list-only") })
 	keeps := slices.ContainsFunc(r.Given, func(g word.Given) bool { return g.Kind.Keeps })
 	for _, a := range r.Rest {
 		if strings.Contains(a.Text, ":") {
 			w.network("rsync")
 		}
 	}
+	if deletes && !prints {
+		w.lost("deletes files that the source does not have")
+	}
 	switch {
-	case prints && r.Bad == "", len(r.Rest) < 2 && r.Bad == "" && !word.Has(args, "--delete"):
+	case prints, len(r.Rest) < 2 && r.Bad == "" && !deletes:
 		w.found.Effect(sallyport.EffectRead)
 	case len(r.Rest) > 0:
 		target := r.Rest[len(r.Rest)-1]

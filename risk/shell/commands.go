@@ -147,7 +147,7 @@ func (w *walk) listed(name string, p known.Program, args []arg) {
 	u := use{name: name, program: p, rest: r.Rest}
 	forced := false
 	for _, g := range r.Given {
-		forced = forced || g.Name == "-f" || g.Name == "--force" || g.Name == "-i" || g.Name == "--interactive"
+		forced = forced || g.Name == "-f" || g.Name == "--force" || g.Name == "-i" || g.Name == "--interactive" || known.BacksNothingUp(g)
 		u.keeps, u.prints = u.keeps || g.Kind.Keeps, u.prints || g.Kind.Prints
 		u.loses, u.changes = u.loses || g.Kind.Loses, u.changes || g.Kind.Changes
 		if g.Kind.Over {
@@ -214,7 +214,7 @@ func (w *walk) touched(args []arg) {
 var bare = set(`mount ulimit swapon ifconfig route umask alias sysctl update-alternatives bg fg`)
 
 func (w *walk) high(u use, args []arg) {
-	if u.prints || bare[u.name] && len(u.rest) == 0 && !u.changes || u.name == "ifconfig" && len(u.rest) == 1 {
+	if u.prints && !u.loses && !u.program.Unpacks(args) || bare[u.name] && len(u.rest) == 0 && !u.changes || u.name == "ifconfig" && len(u.rest) == 1 {
 		return
 	}
 	if u.name == "sysctl" && !slices.ContainsFunc(args, func(a arg) bool { return a.Text == "-w" || strings.Contains(a.Text, "=") || a.Loose }) {
@@ -261,10 +261,10 @@ func (w *walk) high(u use, args []arg) {
 // overwrites judges the programs that write over files which may exist.
 func (w *walk) overwrites(u use) {
 	switch {
-	case u.prints:
-		return
 	case u.loses:
 		w.lost("%s is told to delete: what was there cannot be brought back", u.name)
+	case u.prints:
+		return
 	}
 	how := paths.Overwrites
 	if u.keeps {

@@ -20,6 +20,9 @@ func (w *walk) git(args []arg) {
 			w.enters(args[1])
 			args = args[2:]
 			continue
+		case a.Is("-c") && len(args) > 1 && git.Tame(args[1]):
+			args = args[2:]
+			continue
 		case a.Is("--no-pager", "-P", "--no-optional-locks", "--bare", "--literal-pathspecs", "--no-replace-objects", "--no-lazy-fetch"):
 		case a.Text == "--version" || a.Text == "--help":
 			return

@@ -8,7 +8,6 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/risk/paths"
 	"sallyport.dev/sallyport/risk/shell/known"
-	"sallyport.dev/sallyport/risk/shell/word"
 )
 
 // quirk judges what an entry of the list cannot say: what words that are no
@@ -45,8 +44,8 @@ func (w *walk) quirk(u use, args []arg) {
 		if len(args) > 0 && args[len(args)-1].Text == "-1" {
 			w.unknown("ends every process")
 		}
-	case "dmesg", "ss":
-		if len(u.rest) > 0 && u.name == "dmesg" {
+	case "dmesg":
+		if len(u.rest) > 0 {
 			w.unknown("dmesg is given words that are not known")
 		}
 	}
@@ -62,14 +61,6 @@ func (w *walk) variables(u use, args []arg) {
 	case u.name == "printenv" && len(args) > 0, u.name == "set" && len(args) > 0:
 	default:
 		w.environmentRead()
-	}
-	if u.name == "set" && (u.keeps || word.Has(args, "-C") || len(args) > 1 && args[0].Is("-o") && args[1].Is("noclobber")) {
-		w.keeps = true
-	}
-	for _, a := range args {
-		if a.Is("+C") || a.Is("+o") || a.Loose {
-			w.keeps = false
-		}
 	}
 }
 

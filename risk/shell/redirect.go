@@ -46,7 +46,7 @@ func (w *walk) redirect(r *syntax.Redirect) {
 	case syntax.RdrClob:
 		w.writes(target, paths.Overwrites)
 	default:
-		if w.keeps {
+		if w.keeps > 0 && r.Pos().Offset() >= w.keeps {
 			w.writes(target, paths.Creates)
 			return
 		}

@@ -62,11 +62,12 @@ type walk struct {
 	parts   parts.Parts
 	text    string   // of the script that is walked now
 	folders []string // that the script makes its own
-	keeps   bool     // set -C: > makes files, and writes over none
+	keeps   uint     // set -C: where from > makes files, and writes over none
 	vars    map[string]variable
 	funcs   map[string]uint // by name, where the definition ends
 	remade  bool            // makes mktemp something else
 	unsets  bool            // takes names away again: no function is trusted
+	resets  bool            // runs what may set variables: none is trusted
 	scripts int
 	wraps   int
 	tries   *int // commands looked for within words, so far
@@ -153,14 +154,14 @@ func (w *walk) script(text string) bool {
 		w.unknown("the command cannot be parsed, so what it does is unknown")
 		return false
 	}
-	outerVars, outerFuncs, outerText, outerPipes := w.vars, w.funcs, w.text, w.pipes
-	w.vars, w.funcs, w.text, w.pipes = map[string]variable{}, map[string]uint{}, text, echoes(file)
+	outerVars, outerFuncs, outerText, outerPipes, outerKeeps := w.vars, w.funcs, w.text, w.pipes, w.keeps
+	w.vars, w.funcs, w.text, w.pipes, w.keeps = map[string]variable{}, map[string]uint{}, text, echoes(file), form.Keeps(file)
 	w.scripts++
 	w.declare(file)
 	w.visit(file)
 	w.arithmetic(file)
 	w.scripts--
-	w.vars, w.funcs, w.text, w.pipes = outerVars, outerFuncs, outerText, outerPipes
+	w.vars, w.funcs, w.text, w.pipes, w.keeps = outerVars, outerFuncs, outerText, outerPipes, outerKeeps
 	return true
 }
 
@@ -237,6 +238,7 @@ func (w *walk) fix(assigns []*syntax.Assign, end uint) {
 		}
 		value, ok := constant(a.Value)
 		switch v := w.vars[a.Name.Value]; {
+		case w.resets:
 		case ok && v.known:
 			w.vars[a.Name.Value] = variable{value: value, known: true, from: end}
 		case v.known && !w.remade && makesFresh(a.Value):
@@ -247,19 +249,22 @@ func (w *walk) fix(assigns []*syntax.Assign, end uint) {
 
 // declareByCommand sees the commands that set variables: read x, printf -v x …
 func (w *walk) declareByCommand(n *syntax.CallExpr, set func(string)) {
-	if len(n.Args) == 0 {
-		return
-	}
-	if n.Args[0].Lit() == "unset" {
-		w.unsets = true
-	}
-	switch n.Args[0].Lit() {
-	case "read", "mapfile", "readarray", "getopts", "printf", "unset", "wait":
-		for _, a := range n.Args[1:] {
-			if s, ok := constant(a); ok {
+	for i, a := range n.Args {
+		switch name, _ := constant(a); name {
+		case "command", "builtin", "-p", "--":
+			continue // the command itself comes behind it
+		case "eval", "source", ".", "trap":
+			w.resets = true
+		case "read", "mapfile", "readarray", "getopts", "printf", "unset", "wait", "let", "export", "declare", "typeset", "local", "readonly":
+			w.unsets = w.unsets || name == "unset"
+			for _, a := range n.Args[i+1:] {
+				s, ok := constant(a)
+				w.resets = w.resets || !ok && name != "printf"
+				s, _, _ = strings.Cut(s, "=")
 				set(s)
 			}
 		}
+		return
 	}
 }
 

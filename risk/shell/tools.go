@@ -216,6 +216,7 @@ func (w *walk) read(name string, o word.Options, args []arg) ([]arg, bool) {
 	if r.Bad != "" {
 		w.unknown("%s is given option %s, which is not known to be harmless", name, r.Bad)
 	}
+	w.doubts(name, r)
 	for _, g := range r.Given {
 		if g.Kind.Over {
 			w.writes(g.Value, paths.Overwrites)
@@ -223,4 +224,11 @@ func (w *walk) read(name string, o word.Options, args []arg) ([]arg, bool) {
 	}
 	w.readsAll(args)
 	return r.Rest, r.Bad == ""
+}
+
+// doubts notes an option that may be the value of the one before it, and not done.
+func (w *walk) doubts(name string, r word.Reading) {
+	if r.Doubt != "" {
+		w.unknown("%s is given %s where the value of another option stands", name, r.Doubt)
+	}
 }

@@ -42,8 +42,8 @@ var shortActs = map[string]string{"clone": "uc", "rebase": "x", "grep": "O", "di
 
 // Acts returns the first word by which a sub-command runs a program, or "".
 func Acts(verb string, args []word.Word) string {
-	if len(args) > 0 && (verb == "bisect" && args[0].Text == "run" || verb == "submodule" && args[0].Text == "foreach") {
-		return args[0].Text
+	if first := sub(args); verb == "bisect" && first == "run" || verb == "submodule" && first == "foreach" {
+		return first
 	}
 	for _, a := range args {
 		if verb == "commit" && strings.HasPrefix(a.Text, "--template") {
@@ -91,7 +91,7 @@ var aBranch = regexp.MustCompile(`^(main|master|develop|dev|trunk|staging|produc
 // from one that writes files over. git takes both for a single name; only some
 // names leave no doubt.
 func keepsFiles(args []word.Word) bool {
-	if word.Has(args, "--", "-f", "--force", "-B", "--ours", "--theirs", "-m", "--merge", "-p", "--patch", "--pathspec-from-file") {
+	if has(args, "--", "-f", "--force", "-B", "--ours", "--theirs", "-m", "--merge", "-p", "--patch", "--pathspec-from-file") {
 		return false
 	}
 	for _, a := range args {
@@ -110,17 +110,14 @@ const uncommitted = "throws away changes that are not committed"
 
 // losesWork is about files and what is not committed yet.
 func losesWork(verb string, args []word.Word) string {
-	lost, first := "", ""
-	if len(args) > 0 {
-		first = args[0].Text
-	}
+	lost, first := "", sub(args)
 	switch verb {
 	case "reset":
-		if word.Has(args, "--hard", "--merge", "--keep") {
+		if has(args, "--hard", "--merge", "--keep") {
 			lost = uncommitted
 		}
 	case "clean":
-		if !word.Has(args, "-n", "--dry-run") {
+		if !word.Has(own(verb, args), "-n", "--dry-run") {
 			lost = "deletes files that git does not keep"
 		}
 	case "checkout":
@@ -128,27 +125,27 @@ func losesWork(verb string, args []word.Word) string {
 			lost = uncommitted
 		}
 	case "switch":
-		if word.Has(args, "-f", "--force", "--discard-changes", "-C") {
+		if has(args, "-f", "--force", "--discard-changes", "-C") {
 			lost = uncommitted
 		}
 	case "restore":
-		if !word.Has(args, "--staged", "-S") || word.Has(args, "--worktree", "-W") {
+		if !word.Has(own(verb, args), "--staged", "-S") || has(args, "--worktree", "-W") {
 			lost = uncommitted
 		}
 	case "rm":
-		if word.Has(args, "-f", "--force") {
+		if has(args, "-f", "--force") {
 			lost = "deletes files, with what is not committed"
 		}
 	case "apply", "am", "checkout-index", "read-tree":
-		if !word.Has(args, "--check", "--stat", "--numstat", "--summary") || word.Has(args, "--abort", "--skip") {
+		if !word.Has(own(verb, args), "--check", "--stat", "--numstat", "--summary") || has(args, "--abort", "--skip") {
 			lost = "changes files over what is not committed"
 		}
 	case "merge", "rebase", "cherry-pick", "revert", "bisect":
-		if word.Has(args, "--abort", "--skip", "--quit") || first == "reset" {
+		if has(args, "--abort", "--skip", "--quit") || first == "reset" {
 			lost = "throws away work in progress"
 		}
 	case "submodule":
-		if first == "deinit" || word.Has(args, "-f", "--force") {
+		if first == "deinit" || has(args, "-f", "--force") {
 			lost = uncommitted
 		}
 	case "bundle":
@@ -156,15 +153,15 @@ func losesWork(verb string, args []word.Word) string {
 			lost = "writes over a file"
 		}
 	case "archive", "format-patch":
-		if word.Has(args, "-o", "--output", "--output-directory") || verb == "format-patch" && !word.Has(args, "--stdout") {
+		if has(args, "-o", "--output", "--output-directory") || verb == "format-patch" && !word.Has(own(verb, args), "--stdout") {
 			lost = "writes files over others of the same name"
 		}
 	case "notes":
-		if first == "remove" || first == "prune" || word.Has(args, "-f", "--force") {
+		if first == "remove" || first == "prune" || has(args, "-f", "--force") {
 			lost = "throws notes away"
 		}
 	case "mv":
-		if word.Has(args, "-f", "--force") {
+		if has(args, "-f", "--force") {
 			lost = "moves a file over another"
 		}
 	}
@@ -173,13 +170,10 @@ func losesWork(verb string, args []word.Word) string {
 
 // losesHistory is about commits, names of commits and what others can see.
 func losesHistory(verb string, args []word.Word) string {
-	lost, first := "", ""
-	if len(args) > 0 {
-		first = args[0].Text
-	}
+	lost, first := "", sub(args)
 	switch verb {
 	case "push":
-		if word.Has(args, "--force", "-f", "--force-with-lease", "--mirror", "--delete", "-d", "--prune") {
+		if has(args, "--force", "-f", "--force-with-lease", "--mirror", "--delete", "-d", "--prune") {
 			lost = "overwrites or deletes what others can see"
 		}
 		for _, a := range args {
@@ -192,7 +186,7 @@ func losesHistory(verb string, args []word.Word) string {
 			lost = "throws away stashed work"
 		}
 	case "branch", "tag":
-		if word.Has(args, "-D", "-d", "--delete", "-f", "--force", "-M") {
+		if has(args, "-D", "-d", "--delete", "-f", "--force", "-M") {
 			lost = "deletes or overwrites a " + verb
 		}
 	case "reflog":
@@ -210,11 +204,11 @@ func losesHistory(verb string, args []word.Word) string {
 			lost = "deletes a work tree"
 		}
 	case "fetch", "pull":
-		if word.Has(args, "--prune", "-p", "--force", "-f", "--prune-tags", "-P") {
+		if has(args, "--prune", "-p", "--force", "-f", "--prune-tags", "-P") {
 			lost = "deletes or overwrites names of commits that others have deleted"
 		}
 	case "remote":
-		if word.Has(args, "--prune", "-p") && first == "update" {
+		if has(args, "--prune", "-p") && first == "update" {
 			lost = "deletes names of commits"
 		}
 		if first == "prune" || first == "remove" || first == "rm" {
@@ -230,13 +224,15 @@ func Shows(verb string, args []word.Word) bool {
 	if len(args) > 0 {
 		first = args[0].Text
 	}
+	soft := own(verb, args)
 	switch verb {
 	case "branch":
-		return onlyLists(args) || word.Has(args, "-a", "-r", "-v", "-vv", "--list", "-l", "--show-current", "--all", "--contains", "--merged", "--no-merged") && !word.Has(args, "-m", "-c", "-u", "--edit-description")
+		return onlyLists(args) || word.Has(soft, "-a", "-r", "--list", "-l", "--show-current", "--all", "--contains", "--merged", "--no-merged") && !word.Has(args, "-m", "-c", "-u", "--edit-description")
 	case "tag":
-		return onlyLists(args) || word.Has(args, "-l", "--list", "--contains", "--points-at") && !word.Has(args, "-a", "-s", "-m")
+		return onlyLists(args) || word.Has(soft, "-l", "--list", "--contains", "--points-at") && !word.Has(args, "-a", "-s", "-m")
 	case "remote":
-		return len(args) == 0 || first == "-v" || first == "show" || first == "get-url"
+		verbose := !slices.ContainsFunc(args, func(a word.Word) bool { return !a.Is("-v", "--verbose") })
+		return verbose || first == "show" || first == "get-url"
 	case "stash":
 		return first == "list" || first == "show"
 	case "config":
@@ -246,7 +242,7 @@ func Shows(verb string, args []word.Word) bool {
 		if len(args) == 1 && !args[0].Option() && !args[0].Is("edit") || len(args) == 2 && args[0].Is("get") {
 			return true
 		}
-		return word.Has(args, "--list", "-l", "--get", "--get-all", "--get-regexp") && !word.Has(args, "--unset", "--add", "--replace-all", "-e", "--edit")
+		return word.Has(soft, "--list", "-l", "--get", "--get-all", "--get-regexp") && !word.Has(args, "--unset", "--add", "--replace-all", "-e", "--edit")
 	case "reflog":
 		return len(args) == 0 || first == "show" || strings.HasPrefix(first, "-")
 	case "archive":
@@ -256,9 +252,9 @@ func Shows(verb string, args []word.Word) bool {
 	case "rerere":
 		return first == "status" || first == "diff" || first == "remaining"
 	case "apply":
-		return word.Has(args, "--check", "--stat", "--numstat", "--summary") && !word.Has(args, "--apply", "-R", "--index", "--cached", "-3", "--3way", "--build-fake-ancestor") && !word.Has(args, "--reject")
+		return word.Has(soft, "--check", "--stat", "--numstat", "--summary") && !word.Has(args, "--apply", "-R", "--index", "--cached", "-3", "--3way", "--build-fake-ancestor") && !word.Has(args, "--reject")
 	case "interpret-trailers":
-		return word.Has(args, "--parse", "--only-input") && !word.Has(args, "--in-place")
+		return word.Has(soft, "--parse", "--only-input") && !word.Has(args, "--in-place")
 	case "symbolic-ref":
 		return len(args) > 0 && len(args) <= 2 && !args[len(args)-1].Option() && (len(args) == 1 || first == "--short" || first == "-q")
 	case "lfs":
@@ -270,9 +266,9 @@ func Shows(verb string, args []word.Word) bool {
 	case "submodule":
 		return len(args) == 0 || first == "status"
 	case "clean":
-		return word.Has(args, "-n", "--dry-run") && !word.Has(args, "-f", "--force")
+		return word.Has(soft, "-n", "--dry-run") && !word.Has(args, "-f", "--force")
 	case "add", "rm", "mv":
-		return dryRun(args)
+		return dryRun(soft)
 	}
 	return false
 }
@@ -290,8 +286,6 @@ func dryRun(args []word.Word) bool {
 	dry := false
 	for _, a := range args {
 		switch {
-		case a.Is("--"):
-			return dry
 		case a.Loose || strings.HasPrefix(a.Text, "--no"):
 			return false
 		case a.Is("-n", "--dry-run"):

@@ -12,7 +12,7 @@ var apiOptions = word.ParseOptions(`-q= --jq= -t= --template= --paginate --slurp
 // Fields make it a POST unless its method is given.
 func ghAsks(args []word.Word) bool {
 	r := apiOptions.Read(args, false)
-	if r.Bad != "" || len(r.Rest) != 1 || !r.Rest[0].Literal() || strings.Contains(r.Rest[0].Text, "://") {
+	if r.Bad != "" || r.Doubt != "" || len(r.Rest) != 1 || !r.Rest[0].Literal() || strings.Contains(r.Rest[0].Text, "://") {
 		return false
 	}
 	get, fields, query := false, 0, false

@@ -54,7 +54,7 @@ func Looks(name string, args []word.Word) (net, ok bool) {
 }
 
 func (l look) fits(args []word.Word) bool {
-	if slices.ContainsFunc(args, l.refuses) || len(l.needed) > 0 && !slices.ContainsFunc(l.needed, func(n string) bool { return has(args, n) }) {
+	if slices.ContainsFunc(args, l.refuses) || len(l.needed) > 0 && !slices.ContainsFunc(l.needed, func(n string) bool { return l.has(args, n) }) {
 		return false
 	}
 	if len(args) > 0 && strings.HasPrefix(args[0].Text, "-") && args[0].Literal() {
@@ -108,10 +108,15 @@ func (l look) begins(verb string, behind int) bool {
 	return l.verbs[verb] || behind == 0 && l.verbs[verb+"."] || behind <= 1 && l.verbs[verb+":"]
 }
 
-// has finds a word that an entry needs.
-func has(args []word.Word, needed string) bool {
+// has finds a word that an entry needs, and that is no option's value.
+func (l look) has(args []word.Word, needed string) bool {
 	if last, ok := strings.CutPrefix(needed, "$"); ok {
 		return len(args) > 0 && args[len(args)-1].Is(last)
 	}
-	return slices.ContainsFunc(args, func(a word.Word) bool { return a.Is(needed) })
+	for i, a := range args {
+		if a.Is(needed) && (i == 0 || !l.options.Takes(args[i-1])) {
+			return true
+		}
+	}
+	return false
 }

@@ -71,6 +71,11 @@ func Firewall(l *finding.List, args []word.Word) {
 		first = args[0].Text
 	}
 	switch {
+	case slices.ContainsFunc(args, func(a word.Word) bool { return strings.ContainsAny(a.Text, ";\n{") }):
+		j.Effect(sallyport.EffectPrivileges)
+		j.unknown("gives the firewall more than one order")
+	case word.Has(args, "-Z", "--zero"):
+		j.changed("sets the firewall's counters to nothing")
 	case first == "-L" || first == "-S" || first == "--list" || first == "status" || first == "list" || first == "--list-all" || strings.HasPrefix(first, "-nvL") || first == "-nL":
 	case slices.ContainsFunc(args, func(a word.Word) bool {
 		return a.Text == "-F" || a.Text == "--flush" || a.Text == "flush" || a.Text == "reset" || a.Text == "disable" || a.Text == "delete" || a.Text == "-X" || a.Text == "-P" || a.Loose
@@ -85,18 +90,28 @@ func Firewall(l *finding.List, args []word.Word) {
 
 var ipLooks = word.Set(`-4 -6 -0 -a -all -br -brief -c -color -color=auto -d -details -f -family -h -human -j -json -o -oneline -p -pretty -r -resolve -s -ss -stats -statistics -t -timestamp`)
 
+// ipVerbs are the words by which an object of ip is shown. ip takes any beginning of a
+// word, and for link, tunnel and others s is set.
+var (
+	ipVerbs  = word.Set(`show sho sh list lst lis li l ls get help`)
+	ipShorts = word.Set(`a ad add addr addre addres address r ro rou rout route n ne nei neig neigh neighb neighbo neighbor neighbour ru rul rule`)
+)
+
 // IP judges ip, whose words show or change the network.
 func IP(l *finding.List, args []word.Word) {
 	j := judgement{List: l}
-	for _, a := range args {
-		switch a.Text {
-		case "add", "del", "delete", "set", "flush", "replace", "change", "append", "save", "restore", "exec", "attach", "netns":
-			j.unknown("changes the network")
-			return
-		}
-		if a.Loose || a.Option() && !ipLooks[a.Text] {
+	var words []string
+	for i, a := range args {
+		switch {
+		case a.Loose || a.Option() && !ipLooks[a.Text]:
 			j.unknown("ip is given an option that is not known to be harmless")
+			return
+		case !a.Option() && (i == 0 || !args[i-1].Is("-f", "-family")):
+			words = append(words, a.Text)
 		}
+	}
+	if len(words) > 1 && words[0] != "monitor" && !ipVerbs[words[1]] && (words[1] != "s" || !ipShorts[words[0]]) {
+		j.unknown("changes the network")
 	}
 }
 

@@ -1,6 +1,9 @@
 package word
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Options are those of a program that are known. Each is written with a mark
 // that says what follows it and what it does:
@@ -76,6 +79,7 @@ type Reading struct {
 	Given []Given
 	Rest  []Word
 	Bad   string // the first option that is not known, or ""
+	Doubt string // the first option that may be the value of the one before it, or ""
 }
 
 // Read reads words as GNU programs do, options anywhere; after the first that
@@ -103,7 +107,7 @@ func (o Options) Read(words []Word, first bool) Reading {
 				return r
 			}
 		default:
-			n := 0
+			n, from := 0, len(r.Given)
 			if strings.HasPrefix(w.Text, "--") || o.whole(w.Text) {
 				n = o.long(&r, words[i:])
 			} else {
@@ -112,10 +116,38 @@ func (o Options) Read(words []Word, first bool) Reading {
 			if r.Bad != "" {
 				return r
 			}
+			if i > 0 && o.Takes(words[i-1]) {
+				r.doubt(w.Text, from)
+			}
 			i += n
 		}
 	}
 	return r
+}
+
+// doubt takes back what lets a command pass of options that may be but a value.
+func (r *Reading) doubt(text string, from int) {
+	r.Doubt = cmp.Or(r.Doubt, text)
+	for i := range r.Given[from:] {
+		k := &r.Given[from+i].Kind
+		k.Prints, k.Keeps = false, false
+	}
+}
+
+// Takes tells an option that has its value in the next word, whatever that looks like.
+func (o Options) Takes(w Word) bool {
+	if !w.Option() || w.Loose {
+		return false
+	}
+	if strings.HasPrefix(w.Text, "--") || o.whole(w.Text) {
+		return o[w.Text].Value
+	}
+	for j := 1; j < len(w.Text); j++ {
+		if k := o["-"+w.Text[j:j+1]]; k.Value || k.Perhaps {
+			return k.Value && j == len(w.Text)-1
+		}
+	}
+	return false
 }
 
 func (o Options) all() bool { _, ok := o["..."]; return ok }
