@@ -162,9 +162,31 @@ def processes():
                 pass
     return out
 
-# A proxy that answers for everybody: every request is seen, and gets a script.
-asked = []
-def serve(c):
+# A proxy answers for everybody: every request is seen, and gets a script. Each line
+# has one of its own, so that what comes late is not put down to the next line.
+class Proxy:
+    def __init__(self):
+        self.asked, self.server, self.last = [], socket.create_server(("127.0.0.1", 0)), socket.socket()
+        self.last.bind(("127.0.0.1", 0))
+        self.thread = threading.Thread(target=self.accept, daemon=True)
+        self.thread.start()
+
+    def accept(self):
+        while True:
+            c, peer = self.server.accept()
+            if peer == self.last.getsockname():
+                return
+            self.asked.append("connected")
+            threading.Thread(target=serve, args=(c, self.asked), daemon=True).start()
+
+    # close returns once everybody who had connected has been seen: they are accepted in turn.
+    def close(self):
+        self.last.connect(self.server.getsockname())
+        self.thread.join()
+        self.server.close()
+        self.last.close()
+
+def serve(c, asked):
     try:
         c.settimeout(3)
         f = c.makefile("rb")
@@ -189,18 +211,10 @@ def serve(c):
         asked.append(str(e))
     c.close()
 
-def listen():
-    s = socket.create_server(("127.0.0.1", 0))
-    def accept():
-        while True:
-            c, _ = s.accept()
-            asked.append("connected")
-            threading.Thread(target=serve, args=(c,), daemon=True).start()
-    threading.Thread(target=accept, daemon=True).start()
-    return s.getsockname()[1]
-
-def run(text):
+def run(text, port):
     printed = bytearray()
+    at = "http://127.0.0.1:%d" % port
+    env = dict(ENV, http_proxy=at, https_proxy=at, HTTPS_PROXY=at, ALL_PROXY=at, PORT=str(port))
     line = subprocess.Popen(["bash", "-c", text], cwd=WORK, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     def collect():
         while True:
@@ -258,10 +272,8 @@ def end_all():
             except OSError:
                 break
 
-port = listen()
-proxy = "http://127.0.0.1:%d" % port
-env = dict(os.environ, AWS_SECRET_ACCESS_KEY=CANARY.decode(), http_proxy=proxy, https_proxy=proxy, HTTPS_PROXY=proxy, ALL_PROXY=proxy, CURL_CA_BUNDLE=cert,
-           SSL_CERT_FILE=cert, GIT_SSL_CAINFO=cert, GIT_TERMINAL_PROMPT="0", PORT=str(port), TERM="xterm", X="/tmp/x", PATH="/home/agent/.local/bin:" + os.environ["PATH"])
+ENV = dict(os.environ, AWS_SECRET_ACCESS_KEY=CANARY.decode(), CURL_CA_BUNDLE=cert, SSL_CERT_FILE=cert, GIT_SSL_CAINFO=cert,
+           GIT_TERMINAL_PROMPT="0", TERM="xterm", X="/tmp/x", PATH="/home/agent/.local/bin:" + os.environ["PATH"])
 victim = app = before = first = None
 for text in sys.argv[1:]:
     if before is None:
@@ -275,10 +287,12 @@ for text in sys.argv[1:]:
         first = first or before
         if before != first:
             sys.exit("the tree is not as it was for the line before: %s" % [p for p in before.keys() | first.keys() if before.get(p) != first.get(p)])
-    asked.clear()
+    proxy = Proxy()
     running = processes()
-    code, printed = run(text)
+    code, printed = run(text, proxy.server.getsockname()[1])
     left = left_by(running)
+    proxy.close()
+    asked = list(proxy.asked)
     killed = victim.poll() is not None
     after = snapshot()
     changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
