@@ -1,6 +1,7 @@
 package redact_test
 
 import (
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -21,30 +22,64 @@ func encodings() map[string]func(string) string {
 	jsonText := func(s string) string { b, _ := json.Marshal(s); return string(b) }
 	b64 := base64.StdEncoding.EncodeToString
 	return map[string]func(string) string{
-		"plain":                 func(s string) string { return s },
-		"in a sentence":         func(s string) string { return "the key is " + s + " as you know" },
-		"base64":                func(s string) string { return b64([]byte(s)) },
-		"base64 for URLs":       func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte("~~~?" + s)) },
-		"base64, one off":       func(s string) string { return b64([]byte("x " + s)) },
-		"base64, two off":       func(s string) string { return b64([]byte("xy " + s + " z")) },
-		"base64 twice":          func(s string) string { return b64([]byte(b64([]byte(s)))) },
-		"base64 in lines":       func(s string) string { e := b64([]byte(s + " " + s)); return e[:40] + "\n" + e[40:] },
-		"base64 behind a name":  func(s string) string { return "data:text/plain;base64," + b64([]byte(s)) },
-		"hex":                   func(s string) string { return hex.EncodeToString([]byte(s)) },
-		"hex in capitals":       func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
-		"percent":               func(s string) string { return percent(s) },
-		"a URL's query":         func(s string) string { return "https://a.example/?q=" + url.QueryEscape(s) },
-		"a URL's path":          func(s string) string { return "https://a.example/" + s + "/x" },
-		"a file's path":         func(s string) string { return "/tmp/" + s + ".txt" },
-		"JSON in a string":      func(s string) string { return `{"a":{"b":[` + jsonText(s) + `]}}` },
-		"JSON twice":            func(s string) string { return jsonText(`{"a":` + jsonText(s) + `}`) },
-		"base64 of JSON":        func(s string) string { return b64([]byte(`{"a":` + jsonText(s) + `}`)) },
-		"HTML entities":         func(s string) string { return entities(s) },
-		"backslash escapes":     func(s string) string { return escapes(s) },
+		"plain":                func(s string) string { return s },
+		"in a sentence":        func(s string) string { return "the key is " + s + " as you know" },
+		"base64":               func(s string) string { return b64([]byte(s)) },
+		"base64 for URLs":      func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte("~~~?" + s)) },
+		"base64, one off":      func(s string) string { return b64([]byte("x " + s)) },
+		"base64, two off":      func(s string) string { return b64([]byte("xy " + s + " z")) },
+		"base64 twice":         func(s string) string { return b64([]byte(b64([]byte(s)))) },
+		"base64 in lines":      func(s string) string { e := b64([]byte(s + " " + s)); return e[:40] + "\n" + e[40:] },
+		"base64 behind a name": func(s string) string { return "data:text/plain;base64," + b64([]byte(s)) },
+		"hex":                  func(s string) string { return hex.EncodeToString([]byte(s)) },
+		"hex in capitals":      func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
+		"percent":              func(s string) string { return percent(s) },
+		"a URL's query":        func(s string) string { return "https://a.example/?q=" + url.QueryEscape(s) },
+		"a URL's path":         func(s string) string { return "https://a.example/" + s + "/x" },
+		"a file's path":        func(s string) string { return "/tmp/" + s + ".txt" },
+		"JSON in a string":     func(s string) string { return `{"a":{"b":[` + jsonText(s) + `]}}` },
+		"JSON twice":           func(s string) string { return jsonText(`{"a":` + jsonText(s) + `}`) },
+		"base64 of JSON":       func(s string) string { return b64([]byte(`{"a":` + jsonText(s) + `}`)) },
+		"HTML entities":        func(s string) string { return entities(s) },
+		"backslash escapes":    func(s string) string { return escapes(s) },
+		"octal escapes":        func(s string) string { return each(s, `\%03o`) },
+		"escapes in braces":    func(s string) string { return each(s, `\u{%x}`) },
+		"long escapes":         func(s string) string { return each(s, `\U%08x`) },
+		"hex with a prefix":    func(s string) string { return "0x" + hex.EncodeToString([]byte(s)) },
+		"hex behind 0X":        func(s string) string { return "v0X" + hex.EncodeToString([]byte(s)) + " 0x" },
+		"hex, bytes apart":     func(s string) string { return strings.TrimSpace(each(s, "%02x ")) },
+		"hex with colons":      func(s string) string { return strings.TrimSuffix(each(s, "%02X:"), ":") },
+		"hex in an array":      func(s string) string { return "[" + strings.TrimSuffix(each(s, "0x%02x, "), ", ") + "]" },
+		"numbers":              func(s string) string { return strings.TrimSuffix(each(s, "%d,"), ",") },
+		"base32":               func(s string) string { return base32.StdEncoding.EncodeToString([]byte(s)) },
+		"base32 in a host": func(s string) string {
+			return "https://" + strings.ToLower(strings.TrimRight(base32.StdEncoding.EncodeToString([]byte(s)), "=")) + ".a.example"
+		},
+		"quoted-printable":      func(s string) string { return each(s, "=%02X") },
+		"UTF-16 in base64":      func(s string) string { return b64([]byte(each(s, "%c\x00"))) },
+		"full width":            func(s string) string { return wide(s) },
 		"between other letters": func(s string) string { return "aaa " + s },
 		"torn by zero width":    func(s string) string { return s[:8] + "\u200b" + s[8:] },
 		"a fragment of code":    func(s string) string { return "curl -H 'X-Key: " + s + "' https://a.example" },
 	}
+}
+
+// each writes the bytes of s one by one.
+func each(s, format string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		fmt.Fprintf(&b, format, s[i])
+	}
+	return b.String()
+}
+
+func wide(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r > ' ' && r < 0x7f {
+			r += 0xfee0
+		}
+		return r
+	}, s)
 }
 
 func percent(s string) string {

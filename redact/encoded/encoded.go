@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"html"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -39,7 +41,7 @@ func Views(s string) (out []string) {
 	if folded := unfold(s); folded != s {
 		out = append(out, runs(folded)...)
 	}
-	return append(out, runs(s)...)
+	return append(append(out, apart(s)...), runs(s)...)
 }
 
 // unfold joins the lines of a text that is nothing but wrapped base64 or hex.
@@ -88,7 +90,7 @@ func decoded(run string) string {
 		return ""
 	}
 	if plain, err := hex.DecodeString(run); err == nil {
-		if text := string(plain); printable(text) {
+		if text := narrow(string(plain)); printable(text) {
 			return text
 		}
 		return ""
@@ -97,7 +99,7 @@ func decoded(run string) string {
 		if len(run)-skip < 12 || !Readable(run[skip:skip+(len(run)-skip)/4*4]) {
 			continue
 		}
-		if text := Base64(run[skip:]); printable(text) {
+		if text := narrow(Base64(run[skip:])); printable(text) {
 			return text
 		}
 	}
@@ -129,12 +131,17 @@ func unpercent(s string) string {
 	return b.String()
 }
 
-// unescapeText decodes \xHH, \uHHHH and single escapes such as \".
+// unescapeText decodes \xHH, \uHHHH, \UHHHHHHHH, \u{H…}, \NNN and single escapes such as \".
 func unescapeText(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' || i+1 == len(s) {
 			b.WriteByte(s[i])
+			continue
+		}
+		if code, n := escape(s[i:]); n > 0 {
+			b.WriteRune(code)
+			i += n - 1
 			continue
 		}
 		digits := 0
@@ -143,6 +150,8 @@ func unescapeText(s string) string {
 			digits = 2
 		case 'u':
 			digits = 4
+		case 'U':
+			digits = 8
 		}
 		if digits > 0 && i+2+digits <= len(s) {
 			if c, err := hex.DecodeString(s[i+2 : i+2+digits]); err == nil {
@@ -155,6 +164,22 @@ func unescapeText(s string) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
+}
+
+var escapes = regexp.MustCompile(`^\\(?:([0-7]{3})|u\{([0-9a-fA-F]{1,6})\})`)
+
+// escape reads \NNN or \u{H…}, and says how long it is; 0 if s begins with neither.
+func escape(s string) (code rune, n int) {
+	m := escapes.FindStringSubmatch(s[:min(len(s), 10)])
+	if m == nil {
+		return 0, 0
+	}
+	base := 8
+	if m[2] != "" {
+		base = 16
+	}
+	c, _ := strconv.ParseInt(m[1]+m[2], base, 32)
+	return rune(c), len(m[0])
 }
 
 // Base64Byte tells whether c can stand in base64, the form for URLs included.
@@ -183,7 +208,7 @@ func Base64(run string) string {
 // Readable reports whether a run decodes to text, so that hashes, names and
 // paths are not decoded in full.
 func Readable(run string) bool {
-	head := Base64(run)
+	head := narrow(Base64(run))
 	for i := range len(head) {
 		if c := head[i]; c < ' ' && c != '\n' && c != '\t' && c != '\r' || c == 0x7f {
 			return false

@@ -132,7 +132,7 @@ func TestHostileTexts(t *testing.T) {
 		text := strings.Repeat(unit, (512<<10)/len(unit))
 		start := time.Now()
 		clean(text, text)
-		if took := time.Since(start); took > 20*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("%q: %v", unit, took)
 		} else {
 			t.Logf("%-14q %v", unit, took)
