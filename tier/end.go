@@ -50,6 +50,51 @@ func (f StartFailure) Result(res Result, argv0 string) (Result, error) {
 	return res, Unavailable("see the log of sallyport-sandboxd", "the sandbox could not start the program: %.200s", f.What)
 }
 
+// ExitOf is the exit code and the signal, if one ended it, of a program by its wait
+// status.
+func ExitOf(ws unix.WaitStatus) (code int, signal string) {
+	if ws.Signaled() {
+		return 128 + int(ws.Signal()), unix.SignalName(ws.Signal())
+	}
+	return ws.ExitStatus(), ""
+}
+
+// An End is what is known of how a run ended whose program had been told to start.
+type End struct {
+	Status  *unix.WaitStatus // of the program, nil if it was killed with its sandbox
+	OOM     bool             // the sandbox used up its memory
+	Started bool             // the program did
+	Why     error            // the sandbox was ended; nil if it ended by itself
+}
+
+// Complete adds to res how the run ended. False means that it has no end of its own,
+// nor one that its limits or its caller gave it: see Broken.
+func (e End) Complete(res *Result) bool {
+	exit := &res.Receipt.Exit
+	*exit = "exited"
+	switch {
+	case e.Status != nil:
+		if res.ExitCode, res.Signal = ExitOf(*e.Status); res.Signal != "" {
+			*exit = "signaled"
+		}
+	case e.OOM:
+	case errors.Is(e.Why, ErrTimeout):
+		res.KilledBy, *exit = KilledByTimeout, string(KilledByTimeout)
+	case errors.Is(e.Why, ErrStopped) && e.Started:
+		res.KilledBy, *exit = KilledByCaller, "signaled"
+	default:
+		*exit = "failed"
+		return false
+	}
+	if e.OOM {
+		res.KilledBy, *exit = KilledByMemory, string(KilledByMemory)
+	}
+	if e.Status == nil {
+		res.ExitCode, res.Signal = 128+int(unix.SIGKILL), unix.SignalName(unix.SIGKILL)
+	}
+	return true
+}
+
 // NotMade is why a run has no sandbox: an error of ours as it is, any other for the
 // log only.
 func NotMade(err error) error {

@@ -16,7 +16,7 @@ import (
 // A Stream keeps the first bytes of a stream and drains the rest, so that a
 // program that talks too much goes on.
 type Stream struct {
-	from *os.File
+	from io.ReadCloser
 	Max  atomic.Int64                 // raised once, before anything is written
 	told atomic.Pointer[func([]byte)] // of what is kept; set together with Max
 
@@ -27,15 +27,15 @@ type Stream struct {
 	Done chan struct{}
 }
 
-// Start reads r, a pipe, to its end or until it is settled, and closes it.
-func Start(r *os.File, max int64) *Stream {
+// Start reads r to its end or until it is settled, and closes it.
+func Start(r io.ReadCloser, max int64) *Stream {
 	c := &Stream{from: r, Done: make(chan struct{})}
 	c.Max.Store(max)
 	go func() {
 		defer close(c.Done)
 		defer r.Close()
-		if errors.Is(c.drain(r), os.ErrDeadlineExceeded) {
-			c.rest()
+		if err := c.drain(r); errors.Is(err, os.ErrDeadlineExceeded) {
+			c.rest(r.(*os.File)) // only Settle sets a deadline
 		}
 	}()
 	return c
@@ -52,6 +52,18 @@ func (c *Stream) Tell(mu *sync.Mutex, f func([]byte)) {
 	c.told.Store(&told)
 }
 
+// Tell has f, if it is not nil, told of what both streams of a program keep. Its
+// calls do not overlap.
+// Preconditions: nothing has been written yet.
+func Tell(stdout, stderr *Stream, f func(stderr bool, b []byte)) {
+	if f == nil {
+		return
+	}
+	var mu sync.Mutex
+	stdout.Tell(&mu, func(b []byte) { f(false, b) })
+	stderr.Tell(&mu, func(b []byte) { f(true, b) })
+}
+
 func (c *Stream) drain(r io.Reader) error {
 	buf := make([]byte, 64<<10)
 	for {
@@ -64,25 +76,27 @@ func (c *Stream) drain(r io.Reader) error {
 }
 
 func (c *Stream) keep(b []byte) {
-	room := min(c.Max.Load()-int64(len(c.Kept)), int64(len(b)))
-	c.Truncated = c.Truncated || room < int64(len(b))
-	c.Kept = append(c.Kept, b[:room]...)
-	if told := c.told.Load(); told != nil && room > 0 {
-		(*told)(b[:room])
+	h := Head{c.Max.Load(), c.Kept, c.Truncated}
+	b = h.Add(b)
+	c.Kept, c.Truncated = h.Kept, h.Truncated
+	if told := c.told.Load(); told != nil && len(b) > 0 {
+		(*told)(b)
 	}
 }
 
-// Settle ends the capture with what is in the pipe now.
+// Settle ends the capture of a pipe with what is in it now; any other it waits for.
 // Preconditions: nobody writes to it any more.
 func (c *Stream) Settle() {
-	_ = c.from.SetReadDeadline(time.Unix(1, 0)) // a capture that has ended is settled
+	if pipe, ok := c.from.(*os.File); ok {
+		_ = pipe.SetReadDeadline(time.Unix(1, 0)) // a capture that has ended is settled
+	}
 	<-c.Done
 }
 
 // rest takes what is in the pipe, without waiting.
-func (c *Stream) rest() {
-	_ = c.from.SetReadDeadline(time.Time{})
-	raw, err := c.from.SyscallConn()
+func (c *Stream) rest(pipe *os.File) {
+	_ = pipe.SetReadDeadline(time.Time{})
+	raw, err := pipe.SyscallConn()
 	if err != nil {
 		return
 	}
@@ -99,4 +113,19 @@ func (c *Stream) rest() {
 			c.keep(buf[:n])
 		}
 	})
+}
+
+// A Head is the first bytes of what comes piece by piece.
+type Head struct {
+	Max       int64
+	Kept      []byte
+	Truncated bool
+}
+
+// Add keeps what there is room for, and returns that.
+func (h *Head) Add(b []byte) []byte {
+	room := min(h.Max-int64(len(h.Kept)), int64(len(b)))
+	h.Truncated = h.Truncated || room < int64(len(b))
+	h.Kept = append(h.Kept, b[:room]...)
+	return b[:room]
 }

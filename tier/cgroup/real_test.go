@@ -1,8 +1,10 @@
 package cgroup
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +34,23 @@ func TestMain(m *testing.M) {
 		var u syscall.Rusage
 		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 		fmt.Println((u.Utime.Nano() + u.Stime.Nano()) / 1e6)
+	case len(os.Args) == 3 && os.Args[1] == "own": // a host, with something that runs
+		info, _ := os.ReadFile("/proc/self/mountinfo")
+		h, owner, err := Own(info, os.Args[2])
+		if err != nil {
+			fmt.Println("cannot own:", err)
+			os.Exit(9)
+		}
+		g, err := h.New("run", 64<<20, 0)
+		if err != nil {
+			fmt.Println("no group:", err)
+			os.Exit(9)
+		}
+		run := child("wait", g)
+		run.Stdout = os.Stdout
+		_ = run.Start() // what it says is waited for
+		time.Sleep(time.Hour)
+		owner.Close() // until here it is kept
 	case len(os.Args) == 3 && os.Args[1] == "wait":
 		enter(os.Args[2])
 		fmt.Println("here")
@@ -139,7 +158,7 @@ func TestRealLimits(t *testing.T) {
 		if err := syscall.Rmdir(g.Dirs()[0]); err == nil {
 			t.Error("control: a group with a process was removed")
 		}
-		if err := g.Kill(5 * time.Second); err != nil {
+		if err := g.Kill(time.Minute); err != nil {
 			t.Error(err)
 		}
 		if cmd.Wait() == nil {
@@ -216,5 +235,88 @@ func TestRealVersion2Refuses(t *testing.T) {
 			}
 			t.Log(err)
 		})
+	}
+}
+
+// A host that is killed leaves groups; whoever starts next, in whatever folder, ends
+// what is in them and removes them. Those of hosts that live stay, and so do those
+// that changed a moment ago.
+func TestGroupsOfDeadHosts(t *testing.T) {
+	realHierarchy(t) // skips
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := func(name string) string { return fmt.Sprintf("test-%d-%s", os.Getpid(), name) }
+	_, starting, err := Own(info, key("starting"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer starting.Close()
+	living, owner, err := Own(info, key("living"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Close()
+	if _, err := living.New("run", 64<<20, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer living.Reap(time.Second)
+
+	killed := exec.Command("/proc/self/exe", "own", key("killed"))
+	said, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	killed.Stdout = w
+	err = killed.Start()
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(said).ReadString('\n'); line != "here\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	dead := living.beside(ownPrefix + key("killed"))
+	there := func(h Hierarchy) (n int) {
+		for _, f := range h.Folders() {
+			if _, err := os.Stat(f); err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	if err := starting.removeDead(ownPrefix+key(""), 0, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if all := len(dead.Folders()); there(dead) != all || there(living) != all || len(dead.Groups()) != 1 {
+		t.Fatal("control: groups of a host that lives are gone")
+	}
+	_ = killed.Process.Kill()
+	_ = killed.Wait()
+	if err := starting.removeDead(ownPrefix+key(""), time.Hour, time.Minute); err != nil || there(dead) == 0 {
+		t.Fatalf("control: groups that changed a moment ago are gone, %v", err)
+	}
+	if err := starting.removeDead(ownPrefix+key(""), 0, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if n := there(dead); n != 0 {
+		t.Errorf("%d folders of a dead host are left", n)
+	}
+	if n := there(living); n != len(living.Folders()) || len(living.Groups()) != 1 {
+		t.Errorf("a living host has %d folders, %d groups", n, len(living.Groups()))
+	}
+	_ = said.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := io.ReadAll(said); err != nil { // its end is that of whoever writes to it
+		t.Errorf("what a dead host left running still runs: %v", err)
+	}
+	again, next, err := Own(info, key("killed")) // its folder, taken again
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	if g, err := again.New("run", 64<<20, 0); err != nil || g.Remove() != nil {
+		t.Error(err)
 	}
 }

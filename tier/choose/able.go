@@ -20,8 +20,8 @@ type ability struct {
 
 var abilities = map[string]ability{
 	sallyport.TierMicroVM: {
-		only:  "microvm runs programs of an image",
-		files: true, image: true, reach: true, env: true, long: true,
+		only:    "microvm runs programs of an image",
+		session: true, files: true, image: true, reach: true, env: true, long: true,
 	},
 	sallyport.TierGVisor: {
 		only: "gvisor runs programs of an image",

@@ -150,7 +150,7 @@ func (n Need) demanded() (tier, why string) {
 	case n.GPU:
 		return sallyport.TierGVisor, "gpu demands gvisor"
 	case n.Session:
-		return sallyport.TierGVisor, "sessions are kept in gvisor"
+		return sallyport.TierGVisor, "sessions are kept in gvisor, unless a call names microvm"
 	case n.Calls:
 		return sallyport.TierGVisor, "a program that calls tools runs in gvisor"
 	case trust != "light":

@@ -49,12 +49,12 @@ func TestTable(t *testing.T) {
 		{"light Python", Need{Trust: "light", Language: "python"}, "", gvisor, "only JavaScript and WASI modules", ""},
 		{"light and long", Need{Trust: "light", Language: "javascript", Timeout: time.Minute}, "", gvisor, "short work only", ""},
 		{"light with an image", Need{Trust: "light", Language: "javascript", Image: true}, "", gvisor, "isolate has no images", ""},
-		{"light with a session", Need{Trust: "light", Language: "javascript", Session: true}, "", gvisor, "sessions are kept in gvisor", ""},
+		{"light with a session", Need{Trust: "light", Language: "javascript", Session: true}, "", gvisor, "sessions are kept in gvisor, unless a call names microvm", ""},
 		{"gpu", Need{Language: "python", GPU: true}, "", gvisor, "gpu demands gvisor", ""},
 		{"gpu, and there is none", Need{Language: "python", GPU: true, Tiers: []string{gvisor, microvm}}, "gpu", "", "tier gvisor cannot run here: no engine for it (gpu demands gvisor)", sallyport.Unavailable},
 		{"untrusted gpu", Need{Trust: "untrusted", Language: "python", GPU: true}, "", "", "microvm has no GPU", sallyport.Invalid},
 		{"gpu, and only microvm", Need{Language: "python", GPU: true, Tiers: []string{microvm}}, "", "", "microvm has no GPU", sallyport.Invalid},
-		{"untrusted session", Need{Trust: "untrusted", Language: "python", Session: true}, "", "", "microvm keeps no sessions", sallyport.Invalid},
+		{"untrusted session", Need{Trust: "untrusted", Language: "python", Session: true}, "", microvm, "trust untrusted demands microvm", ""},
 		{"module with a network", Need{Language: "wasm", Reach: true}, "", "", "no way to other hosts", sallyport.Invalid},
 
 		{"what stands first", Need{Language: "python", Tiers: []string{microvm, gvisor}}, "", microvm, "stands first", ""},
@@ -68,7 +68,8 @@ func TestTable(t *testing.T) {
 		{"asked and not listed", Need{Language: "python", Tiers: []string{gvisor}, Asked: microvm}, "", "", "none that the tool allows", sallyport.Invalid},
 		{"asked below what trust demands", Need{Trust: "untrusted", Language: "python", Tiers: []string{gvisor, microvm}, Asked: gvisor}, "", "", "weaker than microvm", sallyport.Invalid},
 		{"asked with files", Need{Language: "javascript", Tiers: []string{gvisor, isolate}, Asked: isolate, Image: true}, "", "", "has no images", sallyport.Invalid},
-		{"asked with a session", Need{Language: "python", Tiers: []string{gvisor, microvm}, Asked: microvm, Session: true}, "", "", "keeps no sessions", sallyport.Invalid},
+		{"asked with a session", Need{Language: "python", Tiers: []string{gvisor, microvm}, Asked: microvm, Session: true}, "", microvm, "the caller asked", ""},
+		{"asked of an isolate with a session", Need{Language: "javascript", Tiers: []string{gvisor, isolate}, Asked: isolate, Session: true}, "", "", "keeps no sessions", sallyport.Invalid},
 		{"asked and lacking is not another", Need{Language: "python", Tiers: []string{gvisor, microvm}, Asked: gvisor}, "gvisor", "", "tier gvisor cannot run here: no engine for it", sallyport.Unavailable},
 
 		{"up", Need{Language: "python", Tiers: []string{gvisor, microvm}}, "gvisor", microvm, "gvisor cannot run here (no engine for it), and the tool allows microvm", ""},
@@ -76,7 +77,8 @@ func TestTable(t *testing.T) {
 		{"up twice", Need{Trust: "light", Language: "javascript", Tiers: []string{isolate, gvisor, microvm}}, "isolate gvisor", microvm, "stronger", ""},
 		{"up from what is fixed", Need{Trust: "light", Language: "javascript", Fixed: isolate, Tiers: []string{isolate, gvisor}}, "isolate", gvisor, "stronger", ""},
 		{"up is not allowed", Need{Trust: "light", Language: "javascript"}, "isolate", "", "tier isolate cannot run here", sallyport.Unavailable},
-		{"up cannot", Need{Language: "python", Session: true, Tiers: []string{gvisor, microvm}}, "gvisor", "", "tier gvisor cannot run here", sallyport.Unavailable},
+		{"up cannot", Need{Language: "python", Calls: true, Tiers: []string{gvisor, microvm}}, "gvisor", "", "tier gvisor cannot run here", sallyport.Unavailable},
+		{"up with a session", Need{Language: "python", Session: true, Tiers: []string{gvisor, microvm}}, "gvisor", microvm, "stronger", ""},
 		{"never down", Need{Trust: "untrusted", Language: "python", Tiers: []string{gvisor, microvm}}, "microvm", "", "tier microvm cannot run here", sallyport.Unavailable},
 		{"never down from what stands first", Need{Language: "python", Tiers: []string{microvm, gvisor}}, "microvm", "", "tier microvm cannot run here", sallyport.Unavailable},
 	} {
@@ -142,7 +144,7 @@ func TestNeverWeaker(t *testing.T) {
 				t.Fatalf("%+v: %s is not allowed", n, got.Tier)
 			case bestErr != nil || strength[got.Tier] < strength[best.Tier]:
 				t.Fatalf("%+v without %v: down from %s to %s", n, subset(lacks), best.Tier, got.Tier)
-			case n.GPU && got.Tier != gvisor, n.Session && got.Tier != gvisor, n.Calls && got.Tier != gvisor, n.Timeout > 30*time.Second && got.Tier == isolate,
+			case n.GPU && got.Tier != gvisor, n.Session && got.Tier != gvisor && got.Tier != microvm, n.Calls && got.Tier != gvisor, n.Timeout > 30*time.Second && got.Tier == isolate,
 				n.Image && (got.Tier == isolate || got.Tier == wasm):
 				t.Fatalf("%+v: %s cannot do that", n, got.Tier)
 			case got.Reason == "":
@@ -214,9 +216,8 @@ func needs() func(yield func(Need) bool) {
 }
 
 func TestNeedOf(t *testing.T) {
-	l := sallyport.DefaultLimits()
 	own := sallyport.Tool{Code: &sallyport.Script{Language: "javascript"}, Manifest: sallyport.Manifest{Trust: "agent", Tiers: []string{gvisor, isolate}, Egress: []string{"a.test:443"}}}
-	n := NeedOf(own, json.RawMessage(`{"code":"1","tier":"isolate","session":"s","files":{"a":"b"},"tools":["x"],"image":"i","timeout_seconds":2,"network":"none"}`), l)
+	n := NeedOf(own, json.RawMessage(`{"code":"1","tier":"isolate","session":"s","files":{"a":"b"},"tools":["x"],"image":"i","timeout_seconds":2,"network":"none"}`))
 	want := Need{Trust: "agent", Language: "javascript", Tiers: own.Manifest.Tiers, Asked: isolate, Timeout: 2 * time.Second, Session: true, Files: true, Image: true, Calls: true}
 	if fmt.Sprintf("%+v", n) != fmt.Sprintf("%+v", want) {
 		t.Errorf("%+v\n%+v", n, want)
@@ -224,10 +225,67 @@ func TestNeedOf(t *testing.T) {
 	// The arguments of a tool with code of its own are that code's alone.
 	script := own
 	script.Code = &sallyport.Script{Language: "javascript", Source: "1"}
-	if n := NeedOf(script, json.RawMessage(`{"tier":"isolate","session":"s"}`), l); n.Asked != "" || n.Session || !n.Reach {
+	if n := NeedOf(script, json.RawMessage(`{"tier":"isolate","session":"s"}`)); n.Asked != "" || n.Session || !n.Reach {
 		t.Errorf("%+v", n)
 	}
-	if c, err := Of(sallyport.Tool{}, nil, l, nil); c.Tier != "" || err != nil {
+	if c, err := Of(sallyport.Tool{}, nil, nil); c.Tier != "" || err != nil {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// Who asks for long work gets a tier that takes it. What an operator lets every run
+// take asks for nothing: a light tool stays light, and is bounded there.
+func TestLongWork(t *testing.T) {
+	own := sallyport.Tool{Code: &sallyport.Script{Language: "javascript"}, Manifest: sallyport.Manifest{Trust: "light"}}
+	long := own
+	long.Manifest.Limits.Timeout = 2 * time.Minute
+	for _, c := range []struct {
+		name string
+		tool sallyport.Tool
+		args string
+		want string
+	}{
+		{"nobody asked", own, `{}`, isolate},
+		{"the tool's manifest", long, `{}`, gvisor},
+		{"the manifest, and a call that takes less", long, `{"timeout_seconds":20}`, isolate},
+		{"the call", own, `{"timeout_seconds":60}`, gvisor},
+		{"the call, beyond all bounds", own, `{"timeout_seconds":1e300}`, gvisor},
+	} {
+		if got, err := Of(c.tool, json.RawMessage(c.args), nil); err != nil || got.Tier != c.want {
+			t.Errorf("%s: %+v, %v; want %s", c.name, got, err, c.want)
+		}
+	}
+	operator := sallyport.Limits{Timeout: 5 * time.Minute, Memory: 1 << 30}
+	for tier, want := range map[string]time.Duration{isolate: 30 * time.Second, wasm: operator.Timeout, gvisor: operator.Timeout, microvm: operator.Timeout, "": operator.Timeout} {
+		if l := Limits(own, operator, tier); l.Timeout != want || l.Memory != operator.Memory || l.Processes != sallyport.DefaultLimits().Processes {
+			t.Errorf("%s: %+v", tier, l)
+		}
+	}
+	if l := Limits(long, operator, gvisor); l.Timeout != 2*time.Minute {
+		t.Errorf("the tool's own: %+v", l)
+	}
+}
+
+// Only a caller whose code runs takes the network away by an argument: that of any
+// other tool may be called so, and means what its author says.
+func TestReach(t *testing.T) {
+	tool := sallyport.Tool{Code: &sallyport.Script{Language: "python"}, Manifest: sallyport.Manifest{Egress: []string{"a.test:443"}}}
+	ownCode, ofServer := tool, tool
+	ownCode.Code, ofServer.Code = &sallyport.Script{Language: "python", Source: "1"}, nil
+	for _, c := range []struct {
+		name string
+		tool sallyport.Tool
+		args string
+		want int
+	}{
+		{"taken away", tool, `{"network":"none"}`, 0},
+		{"another word", tool, `{"network":"all"}`, 1},
+		{"nothing said", tool, `{}`, 1},
+		{"an argument of the tool's own", ownCode, `{"network":"none"}`, 1},
+		{"of a server's tool", ofServer, `{"network":"none"}`, 1},
+	} {
+		if got := Reach(c.tool, json.RawMessage(c.args)); len(got) != c.want {
+			t.Errorf("%s: %q", c.name, got)
+		}
 	}
 }

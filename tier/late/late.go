@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/stay"
 )
 
 // again is how long a tier that could not be opened is not tried again.
@@ -123,6 +124,19 @@ func (t *Tier) Run(ctx context.Context, r tier.Request) (tier.Result, error) {
 		return tier.Result{}, err
 	}
 	return o.Run(ctx, r)
+}
+
+// Keep implements stay.Host, where the tier that is opened does.
+func (t *Tier) Keep(ctx context.Context, r tier.Request) (stay.Kept, error) {
+	o, err := t.get(ctx)
+	if err != nil {
+		return stay.Kept{}, err
+	}
+	h, ok := o.(stay.Host)
+	if !ok {
+		return stay.Kept{}, tier.Invalid("run it without a session, or in another tier", "this tier keeps no sessions")
+	}
+	return h.Keep(ctx, r)
 }
 
 // now is what is open now, or nil.

@@ -23,7 +23,11 @@ import (
 
 const (
 	folders      = 64               // of one base, and so hosts on one machine
-	killPatience = 10 * time.Second // until what was killed must be gone
+	killPatience = 30 * time.Second // until what was killed must be gone
+
+	// Control groups of hosts whose folder is gone, and so will not be taken again.
+	quiet          = time.Minute // after their last change
+	removePatience = 3 * time.Second
 )
 
 // ErrInUse means that a living host has the folder.
@@ -35,6 +39,7 @@ type Dir struct {
 	ID     [6]byte          // of this very folder: containers that share a cgroup file system may each have one at this path
 	Groups cgroup.Hierarchy // of this folder, empty at first
 	lock   *os.File
+	owner  *cgroup.Owner
 }
 
 // Privileged says why this process may not run sandboxes, or nil.
@@ -49,6 +54,7 @@ func Privileged() error {
 // Take makes the folder at path, which must be absolute, locks it, ends the
 // processes that an earlier host left and calls clean, which deletes what else is
 // left; nil means that nothing is. It refuses where sandboxes could not be bounded.
+// Control groups that hosts of other folders left when they were killed go, too.
 func Take(path string, clean func() error) (_ *Dir, err error) {
 	if err := Privileged(); err != nil {
 		return nil, err
@@ -69,15 +75,18 @@ func Take(path string, clean func() error) (_ *Dir, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.Groups, err = cgroup.Find(info, hex.EncodeToString(d.ID[:])); err != nil {
+	if d.Groups, d.owner, err = cgroup.Own(info, hex.EncodeToString(d.ID[:])); err != nil {
 		return nil, tier.Unavailable("mount a cgroup hierarchy with the memory controller, or run sallyport-sandboxd where one is delegated", "%v", err)
 	}
-	err = d.reap()
+	err = d.Groups.Reap(killPatience) // the lock says that nobody else uses them
 	if err == nil && clean != nil {
 		err = clean()
 	}
 	if err != nil {
 		return nil, tier.Unavailable("end the processes named, or reboot", "an earlier sandbox host left something that cannot be removed: %v", err)
+	}
+	if err := d.owner.RemoveDead(quiet, removePatience); err != nil { // they are nobody's, and in nobody's way
+		slog.Warn("control groups of sandbox hosts that have ended could not be removed", "err", err)
 	}
 	return d, nil
 }
@@ -108,28 +117,12 @@ func (d *Dir) take() error {
 	return nil
 }
 
-// reap ends what is in the folder's control groups. The lock says that nobody else
-// uses them.
-func (d *Dir) reap() error {
-	var errs []error
-	for _, g := range d.Groups.Groups() {
-		if err := g.Kill(killPatience); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, g.Remove())
-	}
-	return errors.Join(errs...)
-}
-
 // Close frees the folder, and removes its control groups if nothing is in them.
 func (d *Dir) Close() {
 	if d == nil {
 		return
 	}
-	for _, f := range d.Groups.Folders() {
-		_ = unix.Rmdir(f)
-	}
+	d.owner.Close()
 	if d.lock != nil {
 		d.lock.Close()
 	}

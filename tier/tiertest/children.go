@@ -41,17 +41,19 @@ func children(t *testing.T, s Subject) {
 	t.Run("main never exits", func(t *testing.T) {
 		d := hang("main")
 		d.sh, d.py, d.limits.Timeout = "", daemon+"time.sleep(3600)\n", 2*time.Second
-		began := time.Now()
-		if res := run(t, h, s.needs(t, d)); res.KilledBy != tier.KilledByTimeout || string(res.Stdout) != "main\n" {
+		if res := cutOff(t, h, s.needs(t, d)); res.KilledBy != tier.KilledByTimeout || string(res.Stdout) != "main\n" {
 			t.Errorf("got %+v", res)
 		}
-		soon(t, began, d.limits.Timeout)
 	})
 	if r, ok := s.request(t, deed{sh: "(sleep 0.05; echo late) & echo main"}); ok {
 		t.Run("a child that ends within the drain window is heard", func(t *testing.T) {
-			if res := run(t, h, r); string(res.Stdout) != "main\nlate\n" {
-				t.Errorf("stdout %q", res.Stdout)
-			}
+			within(t, "it is heard", func() bool { // where all is slow, it may not end within the window
+				out := string(run(t, h, r).Stdout)
+				if out != "main\n" && out != "main\nlate\n" {
+					t.Fatalf("stdout %q", out)
+				}
+				return out == "main\nlate\n"
+			})
 		})
 	}
 	g.quiet(t, h)

@@ -21,17 +21,23 @@ func pause(d time.Duration, line string) deed {
 	}
 }
 
+// crowd is how many places a host has there, how many want one, and how many of them
+// go away, in each of how many rounds.
+func (s Subject) crowd() (limit, creates, cancels, rounds int) {
+	switch {
+	case soak:
+		return 20, 100, 30, 5
+	case s.briefly():
+		return 2, 5, 2, 2
+	}
+	return 3, 12, 4, 5
+}
+
 // manyCreates: a full host queues, within its bound, and then says so. Those that
 // are cancelled, in the queue or in mid-run, leave nothing; nobody is answered with
 // what another one said.
 func manyCreates(t *testing.T, s Subject) {
-	limit, creates, cancels, rounds := 3, 12, 4, 5
-	switch {
-	case soak:
-		limit, creates, cancels = 20, 100, 30
-	case s.briefly():
-		limit, creates, cancels = 2, 5, 2
-	}
+	limit, creates, cancels, rounds := s.crowd()
 	h, dir := s.Open(t, Config{Runs: limit, Queue: creates})
 	g := groundOf(t, s, h, dir)
 	var most atomic.Int64
@@ -53,6 +59,9 @@ func manyCreates(t *testing.T, s Subject) {
 					time.AfterFunc(time.Duration(20+60*i)*time.Millisecond, cancel)
 				}
 				res, err := h.Run(ctx, r)
+				for e, ok := errors.AsType[*sallyport.Error](err); ok && e.RetryAfter > 0; e, ok = errors.AsType[*sallyport.Error](err) { // it waited long for a place, where all is slow
+					res, err = h.Run(ctx, r)
+				}
 				switch {
 				case err == nil && string(res.Stdout) == fmt.Sprintln(i):
 					ran.Add(1)
@@ -122,7 +131,7 @@ func listAndKill(t *testing.T, s Subject) {
 		ended[call] = make(chan error, 1)
 		go func() { _, err := h.Run(t.Context(), r); ended[call] <- err }()
 	}
-	within(t, time.Minute, "both are listed", func() bool { return len(h.List()) == 2 && up.Load() == 2 })
+	within(t, "both are listed", func() bool { return len(h.List()) == 2 && up.Load() == 2 })
 	ids := map[string]string{}
 	for _, r := range h.List() {
 		if r.ID == "" || r.Deleting || time.Since(r.Started) > time.Hour {
@@ -167,7 +176,7 @@ func arrives(t *testing.T, c chan error) error {
 	select {
 	case err := <-c:
 		return err
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatal("it goes on")
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"sallyport.dev/sallyport/test/proc"
 	"sallyport.dev/sallyport/tier"
 )
 
@@ -49,7 +50,7 @@ func groundOf(t *testing.T, s Subject, h tier.Tier, dir string) *ground {
 	case err := <-ended:
 		t.Fatalf("control: what hangs has ended: %v", err)
 	}
-	for _, pid := range descendants(t) {
+	for _, pid := range proc.Descendants(t, os.Getpid()) {
 		g.groups = append(g.groups, groupsOf(pid)...)
 	}
 	slices.Sort(g.groups)
@@ -69,7 +70,7 @@ func groundOf(t *testing.T, s Subject, h tier.Tier, dir string) *ground {
 // calm waits until a host holds nothing.
 func calm(t *testing.T, h tier.Tier) {
 	t.Helper()
-	within(t, 30*time.Second, "no sandbox is listed", func() bool { return len(h.List()) == 0 })
+	within(t, "no sandbox is listed", func() bool { return len(h.List()) == 0 })
 	time.Sleep(100 * time.Millisecond) // of an empty one's way out
 }
 
@@ -100,7 +101,7 @@ func groupsOf(pid int) (found []string) {
 func (g *ground) traces(t testing.TB) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for _, pid := range descendants(t) {
+	for _, pid := range proc.Descendants(t, os.Getpid()) {
 		found[fmt.Sprintf("process %d %s", pid, command(pid))] = true
 	}
 	for _, pid := range orphans(g.dir) {
@@ -130,7 +131,7 @@ func (g *ground) traces(t testing.TB) map[string]bool {
 // quiet waits until there is no more than there was when nothing ran.
 func (g *ground) quiet(t *testing.T, h tier.Tier) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		live, left, now, files := h.List(), beyondOf(g.traces(t), g.idle), runtime.NumGoroutine(), openFiles(t)
 		if len(live) == 0 && len(left) == 0 && now <= g.goroutines+2 && files <= g.files+2 {
 			return
@@ -173,31 +174,6 @@ func orphans(dir string) (pids []int) {
 		if pid != os.Getpid() && strings.Contains(command(pid), dir) {
 			pids = append(pids, pid)
 		}
-	}
-	return pids
-}
-
-// descendants of this process, by what /proc says of parents.
-func descendants(t testing.TB) (pids []int) {
-	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	children := map[int][]int{}
-	for _, f := range all {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			continue // it has ended
-		}
-		_, rest, _ := strings.Cut(string(b), ") ")
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-		parent, _ := strconv.Atoi(strings.Fields(rest)[1])
-		children[parent] = append(children[parent], pid)
-	}
-	for next := []int{os.Getpid()}; len(next) > 0; next = next[1:] {
-		pids = append(pids, children[next[0]]...)
-		next = append(next, children[next[0]]...)
 	}
 	return pids
 }

@@ -10,15 +10,18 @@ import (
 	"sallyport.dev/sallyport/tier"
 )
 
+// A limitCase is a program and the limit that it runs into.
+type limitCase struct {
+	name string
+	do   deed
+	hit  string // "": none
+	want string // before the first * if there is one, after the last
+}
+
 // limitsByName: each limit acts, and is named; what stays within is not told of any.
 func limitsByName(t *testing.T, s Subject) {
 	h, _ := s.Open(t, Config{})
-	for _, c := range []struct {
-		name string
-		do   deed
-		hit  string // "": none
-		want string // before the first * if there is one, after the last
-	}{
+	for _, c := range []limitCase{
 		{
 			"processes", deed{
 				py:     "import os, time\nn = 0\ntry:\n  while True:\n    if os.fork() == 0: time.sleep(60); os._exit(0)\n    n += 1\nexcept OSError as e: print(n, e.errno)",
@@ -95,19 +98,19 @@ func receipt(t *testing.T, s Subject) {
 	if s.Modules == "" {
 		r.Argv, r.Files = []string{"python3", "main.py"}, []tier.File{{Path: "main.py", Content: []byte(measure)}}
 	}
-	r.Limits = sallyport.Limits{Memory: 200 << 20, CPUs: 0.5, Processes: 20, Disk: 9 << 20, Output: 5000, Timeout: 20 * time.Second}
+	r.Limits = sallyport.Limits{Memory: 200 << 20, CPUs: 0.5, Processes: 20, Disk: 9 << 20, Output: 5000, Timeout: 2 * time.Minute}
 	for _, warm := range []bool{false, true} {
 		res := run(t, h, r)
 		if warm {
 			settle(t, h, r)
-			within(t, time.Minute, "a run has a sandbox that waited", func() bool { res = run(t, h, r); return res.Receipt.Warm })
+			within(t, "a run has a sandbox that waited", func() bool { res = run(t, h, r); return res.Receipt.Warm })
 		}
 		rc := res.Receipt
 		if rc.Tier != s.Name || !strings.HasPrefix(platform, rc.Platform) || rc.Platform == "" || rc.Runtime == "" || rc.Exit != "exited" || rc.Unbounded || !rc.NoNew || !rc.ReadOnly {
 			t.Errorf("warm %v: %+v", rc.Warm, rc)
 		}
 		l := rc.Limits
-		if l.Memory != 200<<20 || l.Output != 5000 || l.Timeout != 20_000 || rc.Egress.Rules == nil || len(rc.Egress.Rules) > 0 || len(rc.Egress.Injected) > 0 {
+		if l.Memory != 200<<20 || l.Output != 5000 || l.Timeout != 120_000 || rc.Egress.Rules == nil || len(rc.Egress.Rules) > 0 || len(rc.Egress.Injected) > 0 {
 			t.Errorf("warm %v: %+v, %+v", rc.Warm, l, rc.Egress)
 		}
 		if s.Modules == "" {

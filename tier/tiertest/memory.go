@@ -37,7 +37,7 @@ func memory(t *testing.T, s Subject) {
 		{"one string", deed{js: "const all = []; for (;;) all.push('x'.repeat(1 << 20) + all.length + 'y'.repeat(1 << 20)).toString()"}, tier.KilledByMemory},
 		{"a child only", deed{py: child}, tier.KilledByMemory},
 		{"shared mapping", deed{py: fmt.Sprintf("import mmap\nm = mmap.mmap(-1, %d << 20)\nfor i in range(0, len(m), 4096): m[i] = 1\n", beyond)}, tier.KilledByMemory},
-		{"many small processes", deed{py: "import os, time\nfor i in range(40):\n  if os.fork() == 0:\n    x = bytearray(8 << 20)\n    for j in range(0, len(x), 4096): x[j] = 1\n    time.sleep(60)\ntime.sleep(20)\n"}, tier.KilledByMemory},
+		{"many small processes", deed{py: "import os, time\nfor i in range(40):\n  if os.fork() == 0:\n    x = bytearray(8 << 20)\n    for j in range(0, len(x), 4096): x[j] = 1\n    time.sleep(600)\ntime.sleep(600)\n"}, tier.KilledByMemory},
 		{"tmpfs counts", deed{sh: fmt.Sprintf("head -c %dM /dev/zero >/tmp/x; exit 0", beyond), limits: sallyport.Limits{Disk: 1 << 30}}, tier.KilledByMemory},
 		{"V8 heap", deed{argv: []string{"node", "--max-old-space-size=4096", "-e", "const a = []; for (;;) a.push(new Array(1e5).fill(a.length))"}}, tier.KilledByMemory},
 		{"within", deed{py: take(inside), wasi: []string{"take", "100"}, js: "const all = []; for (let i = 0; i < 40; i++) { const b = new Uint8Array(1 << 20); b.fill(1); all.push(b) }"}, ""},

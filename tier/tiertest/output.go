@@ -154,34 +154,33 @@ func howItEnded(t *testing.T, s Subject) {
 	t.Run("timeout keeps the output so far", func(t *testing.T) {
 		d := hang("so far")
 		d.sh, d.limits.Timeout = "echo so far; trap '' TERM INT; kill -STOP $$; sleep 60", time.Second
-		began := time.Now()
-		r := s.needs(t, d)
-		res := run(t, h, r)
+		res := cutOff(t, h, s.needs(t, d))
 		if res.KilledBy != tier.KilledByTimeout || string(res.Stdout) != "so far\n" || res.ExitCode != 137 || res.Receipt.Exit != "timeout" {
 			t.Errorf("got %+v", res)
 		}
-		soon(t, began, r.Limits.Timeout)
 	})
-	t.Run("stopped by the caller", func(t *testing.T) {
-		ctx, stop := context.WithCancelCause(t.Context())
-		r := s.needs(t, hang("so far"))
-		r.Told = func(bool, []byte) { stop(tier.ErrStopped) }
-		time.AfterFunc(20*time.Second, func() { stop(tier.ErrStopped) })
-		if res, err := h.Run(ctx, r); err != nil || res.KilledBy != tier.KilledByCaller || string(res.Stdout) != "so far\n" || res.ExitCode != 137 {
-			t.Errorf("%+v, %v", res, err)
-		}
-	})
+	t.Run("stopped by the caller", func(t *testing.T) { stoppedByCaller(t, s, h) })
+}
+
+func stoppedByCaller(t *testing.T, s Subject, h tier.Tier) {
+	ctx, stop := context.WithCancelCause(t.Context())
+	r := s.needs(t, hang("so far"))
+	r.Told = func(bool, []byte) { stop(tier.ErrStopped) }
+	time.AfterFunc(patience, func() { stop(tier.ErrStopped) })
+	if res, err := h.Run(ctx, r); err != nil || res.KilledBy != tier.KilledByCaller || string(res.Stdout) != "so far\n" || res.ExitCode != 137 {
+		t.Errorf("%+v, %v", res, err)
+	}
 }
 
 func exits(code int) deed {
 	return deed{sh: fmt.Sprint("exit ", code), js: fmt.Sprintf("process.exit(%d)", code), wasi: []string{"exit", fmt.Sprint(code)}}
 }
 
-// soon says that a run ended not long after its timeout: 2 s where the machine is
-// quiet.
-func soon(t *testing.T, began time.Time, timeout time.Duration) {
+// soon says that a run ended not long after its timeout: within 2 s where the machine
+// is quiet. Without one, it ends by itself.
+func soon(t testing.TB, began time.Time, timeout time.Duration) {
 	t.Helper()
-	if took := time.Since(began); took > timeout+20*time.Second {
+	if took := time.Since(began); took > timeout+patience {
 		t.Errorf("it took %v, with a timeout of %v", took, timeout)
 	}
 }
@@ -195,7 +194,7 @@ func cancelled(t *testing.T, s Subject) {
 		defer cancel()
 		r := s.needs(t, hang("up"))
 		r.Told = func(bool, []byte) { cancel() }
-		time.AfterFunc(20*time.Second, cancel)
+		time.AfterFunc(patience, cancel)
 		if _, err := h.Run(ctx, r); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/tier"
 )
 
@@ -140,8 +141,7 @@ type deed struct {
 // request makes a request of a deed, and tells whether the tier has one.
 func (s Subject) request(t testing.TB, d deed) (tier.Request, bool) {
 	t.Helper()
-	r := tier.Request{Stdin: d.stdin, Files: d.files, Env: d.env, Limits: over(d.limits)}
-	r.Limits.Timeout *= time.Duration(or(s.Slow, 1))
+	r := tier.Request{Stdin: d.stdin, Files: d.files, Env: d.env, Limits: s.over(d.limits)}
 	switch {
 	case s.Modules == "javascript" && d.js != "":
 		r.Argv, r.Module = []string{"main.js"}, &tier.Module{Language: s.Modules, Code: []byte(d.js)}
@@ -161,11 +161,12 @@ func (s Subject) request(t testing.TB, d deed) (tier.Request, bool) {
 	return r, true
 }
 
-// over fills what a case leaves open with what a call has by default.
-func over(l sallyport.Limits) sallyport.Limits {
+// over fills what a case leaves open with what a call has by default, but for time:
+// what is to end by itself may take as long as it does on a loaded machine.
+func (s Subject) over(l sallyport.Limits) sallyport.Limits {
 	d := sallyport.DefaultLimits()
 	return sallyport.Limits{
-		Timeout: or(l.Timeout, d.Timeout), Memory: or(l.Memory, d.Memory), Processes: or(l.Processes, d.Processes),
+		Timeout: or(l.Timeout, patience) * time.Duration(or(s.Slow, 1)), Memory: or(l.Memory, d.Memory), Processes: or(l.Processes, d.Processes),
 		Disk: or(l.Disk, d.Disk), Output: or(l.Output, d.Output), CPUs: or(l.CPUs, d.CPUs),
 	}
 }
@@ -210,12 +211,31 @@ func hang(line string) deed {
 	}
 }
 
+// patience is how long things may take at the most: far beyond what a loaded machine
+// takes.
+const patience = 3 * time.Minute
+
 // within waits until something holds, or fails.
-func within(t testing.TB, patience time.Duration, what string, holds func() bool) {
+func within(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
+}
+
+// cutOff runs something that its time ends, after it has printed something: in a
+// short time where the machine is quiet, and in a longer one where it did not come so
+// far.
+func cutOff(t testing.TB, h tier.Tier, r tier.Request) (res tier.Result) {
+	t.Helper()
+	await.Longer(r.Limits.Timeout, func(d time.Duration) bool {
+		r.Limits.Timeout = d
+		began := time.Now()
+		res = run(t, h, r)
+		soon(t, began, d)
+		return len(res.Stdout) > 0
+	})
+	return res
 }

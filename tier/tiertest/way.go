@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/egress"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // Two names that lead to one server of this machine, at an address that no sandbox
@@ -77,7 +79,7 @@ const fetches = `
 import os, socket, sys, urllib.error, urllib.request
 for u in %q.split():
     try:
-        print(urllib.request.urlopen(u, timeout=10).read().decode())
+        print(urllib.request.urlopen(u, timeout=120).read().decode())
     except urllib.error.HTTPError as e:
         print("refused", e.code)
     except Exception as e:
@@ -109,26 +111,88 @@ try {
 } catch {}
 `
 
-// wayOut: what may be reached is, through the broker; nothing else is, by no kind of
-// socket; and where nothing may be, not even what may elsewhere.
-func wayOut(t *testing.T, s Subject) {
-	var hits atomic.Int64
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		hits.Add(1)
-		_, _ = io.WriteString(rw, "hello of "+strings.Split(r.Host, ":")[0])
-	}))
+// A hall is a server of this machine that both names lead to. It counts who asks.
+type hall struct {
+	port string
+	hits atomic.Int64
+}
+
+func openHall(t *testing.T) *hall {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	var hl hall
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		hl.hits.Add(1)
+		_, _ = io.WriteString(rw, "hello of "+strings.Split(r.Host, ":")[0])
+	}))
 	server.Listener.Close()
 	server.Listener = l
 	server.Start()
-	defer server.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
+	t.Cleanup(server.Close)
+	if _, hl.port, err = net.SplitHostPort(l.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
+	return &hl
+}
+
+const asksBoth = `
+import socket
+for host in %q.split():
+    s = socket.create_connection(("127.0.0.1", %d))
+    s.sendall(f"GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    print(s.makefile("rb").read().split(b"\r\n\r\n")[-1].decode().strip())
+`
+
+// waysOfTheirOwn: what waited for a call of another list, or ran one, goes where this
+// call's list says, and nowhere else.
+func waysOfTheirOwn(t *testing.T, s Subject) {
+	hl := openHall(t)
+	h, _ := s.Open(t, Config{Warm: 2, Broker: newBroker()})
+	hosts := allowed + ":" + hl.port + " " + other + ":" + hl.port
+	r := tier.Request{Owner: "one", Limits: s.over(deed{}.limits), Image: "default", Argv: []string{"python3", "main.py"}}
+	r.Files = []tier.File{{Path: "main.py", Content: fmt.Appendf(nil, asksBoth, hosts, payload.ProxyPort)}}
+	if s.Modules != "" {
+		r = s.needs(t, deed{js: fmt.Sprintf(`for (const h of %q.split(" ")) { const r = await fetch("http://" + h); console.log(await r.text()) }`, hosts)})
+		r.Owner = "one"
+	}
+	r.Way.Reach = strings.Fields(hosts)
+	settle(t, h, r)
+	within(t, "one that waited is given another list", func() bool { return goWhereTheyMay(t, h, r, hl) || t.Failed() })
+}
+
+// goWhereTheyMay runs calls of several lists, and tells whether one had a sandbox that
+// waited.
+func goWhereTheyMay(t *testing.T, h tier.Tier, r tier.Request, hl *hall) (warm bool) {
+	t.Helper()
+	for i, reach := range [][]string{{allowed}, {other}, {allowed, other}, {other}} {
+		r.Way.Reach = nil
+		for _, host := range reach {
+			r.Way.Reach = append(r.Way.Reach, host+":"+hl.port)
+		}
+		hl.hits.Store(0)
+		res := run(t, h, r)
+		out := string(res.Stdout)
+		for _, host := range []string{allowed, other} {
+			if may := slices.Contains(reach, host); may != strings.Contains(out, "hello of "+host) {
+				t.Errorf("run %d may reach %q and got %q (stderr %.200q)", i, reach, out, res.Stderr)
+			}
+		}
+		if n := int(hl.hits.Load()); n != len(reach) {
+			t.Errorf("run %d, warm %v: the server was asked %d times, %q may be", i, res.Receipt.Warm, n, reach)
+		}
+		warm = warm || res.Receipt.Warm
+	}
+	return warm
+}
+
+// wayOut: what may be reached is, through the broker; nothing else is, by no kind of
+// socket; and where nothing may be, not even what may elsewhere.
+func wayOut(t *testing.T, s Subject) {
+	hl := openHall(t)
+	port := hl.port
 	targets := strings.ReplaceAll("http://allowed.test:PORT/ http://other.test:PORT/ http://127.0.0.2:PORT/ http://169.254.169.254/", "PORT", port)
 	d := deed{py: fmt.Sprintf(fetches, targets, port), js: fmt.Sprintf(fetchesOfJS, targets, port)}
 	h, _ := s.Open(t, Config{Warm: 1, Broker: newBroker()})
@@ -140,14 +204,14 @@ func wayOut(t *testing.T, s Subject) {
 		t.Run(name, func(t *testing.T) {
 			r.Way = tier.Way{Reach: reach}
 			for range 2 { // the second may find a sandbox that waited
-				hits.Store(0)
+				hl.hits.Store(0)
 				res := run(t, h, r)
 				lines := strings.Split(strings.TrimSpace(string(res.Stdout)), "\n")
 				first := map[bool]string{true: "hello of allowed.test"}[reach != nil]
 				if reach == nil && strings.Contains(lines[0], "hello") || reach != nil && lines[0] != first || len(lines) != 4 || strings.Contains(string(res.Stdout[len(lines[0]):]), "hello") {
 					t.Errorf("%q, stderr %.300q", lines, res.Stderr)
 				}
-				if n := int(hits.Load()); n != len(reach) || strings.Join(res.Receipt.Egress.Rules, " ") != strings.Join(reach, " ") {
+				if n := int(hl.hits.Load()); n != len(reach) || strings.Join(res.Receipt.Egress.Rules, " ") != strings.Join(reach, " ") {
 					t.Errorf("the server was asked %d times; the receipt says %q", n, res.Receipt.Egress.Rules)
 				}
 			}
