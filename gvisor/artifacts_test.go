@@ -9,6 +9,7 @@ import (
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/payload"
+	"sallyport.dev/sallyport/tier/realtest"
 )
 
 func paths(files []tier.File) (out []string) {
@@ -81,7 +82,7 @@ func TestFigures(t *testing.T) {
 
 // The same with the real matplotlib, where its image is there.
 func TestFiguresOfMatplotlib(t *testing.T) {
-	if _, err := gvisortest.Images(t).Find("data"); err != nil {
+	if _, err := realtest.Images(t).Find("data"); err != nil {
 		t.Skipf("skipped: no image with matplotlib: %v", err)
 	}
 	h := gvisortest.Open(t)

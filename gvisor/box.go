@@ -17,6 +17,7 @@ import (
 	"sallyport.dev/sallyport/tier/capture"
 	"sallyport.dev/sallyport/tier/child"
 	"sallyport.dev/sallyport/tier/payload"
+	"sallyport.dev/sallyport/tier/stay"
 )
 
 // A Box is a sandbox that stays. Its process 1 takes requests, one at a time,
@@ -28,7 +29,7 @@ type Box struct {
 	h    *Host
 	way  tier.Way
 	wmu  sync.Mutex
-	went tier.Passed // since OpenWay; guarded by wmu
+	went tier.Passed // since openWay; guarded by wmu
 	s    *sandbox
 	in   *os.File
 	out  *os.File
@@ -113,9 +114,35 @@ func (h *Host) tryWay(s *sandbox, r tier.Request) error {
 	return h.listenWay(s, r.Way, bootPatience+killPatience)
 }
 
-// OpenWay lets the sandbox reach what it may, until ShutWay or for as long as
+// Keep implements stay.Host.
+func (h *Host) Keep(ctx context.Context, r tier.Request) (stay.Kept, error) {
+	b, err := h.OpenBox(ctx, r)
+	if err != nil {
+		return stay.Kept{}, err
+	}
+	return b.kept(), nil
+}
+
+func (b *Box) kept() stay.Kept { return stay.Kept{Box: b, ID: b.s.id, In: b.In, Out: b.Out} }
+
+// Begin implements stay.Box. What the sandbox must trust is sent to it.
+func (b *Box) Begin(callID string, within time.Duration) error {
+	b.h.mu.Lock()
+	b.s.callID = callID
+	b.h.mu.Unlock()
+	b.limitsHit() // what came before is not of this call
+	return b.openWay(within)
+}
+
+// End implements stay.Box.
+func (b *Box) End(l sallyport.Limits) stay.Held {
+	went := b.takeWay()
+	return stay.Held{Passed: went, LimitsHit: b.limitsHit(), PeakMemory: b.s.group.Peak(), Receipt: b.receipt(went.Egress, l)}
+}
+
+// openWay lets the sandbox reach what it may, until takeWay or for as long as
 // within. What it must trust is sent to it.
-func (b *Box) OpenWay(within time.Duration) error {
+func (b *Box) openWay(within time.Duration) error {
 	b.wmu.Lock()
 	defer b.wmu.Unlock()
 	b.s.ca = tier.Authority{} // one for each grant
@@ -126,8 +153,8 @@ func (b *Box) OpenWay(within time.Duration) error {
 	return err
 }
 
-// ShutWay tells what was reached, or tried, since OpenWay. From then on nothing is.
-func (b *Box) ShutWay() tier.Passed {
+// takeWay tells what was reached, or tried, since openWay. From then on nothing is.
+func (b *Box) takeWay() tier.Passed {
 	b.wmu.Lock()
 	defer b.wmu.Unlock()
 	b.shut()
@@ -136,7 +163,7 @@ func (b *Box) ShutWay() tier.Passed {
 	return went
 }
 
-// shutWay is ShutWay, and keeps what it tells for who asks.
+// shutWay is takeWay, and keeps what it tells for who asks.
 func (b *Box) shutWay() {
 	b.wmu.Lock()
 	defer b.wmu.Unlock()
@@ -152,8 +179,8 @@ func (b *Box) shut() {
 	b.went = tier.Passed{Egress: now.Egress, Connections: append(b.went.Connections, now.Connections...)}
 }
 
-// Receipt tells how one program of the box was held, after its end.
-func (b *Box) Receipt(e sallyport.AppliedEgress, l sallyport.Limits) sallyport.Receipt {
+// receipt tells how one program of the box was held, after its end.
+func (b *Box) receipt(e sallyport.AppliedEgress, l sallyport.Limits) sallyport.Receipt {
 	r := b.s.receipt(e)
 	if r.Limits.Memory == 0 { // its control group has ended with it
 		r.Limits = b.bounds
@@ -164,7 +191,7 @@ func (b *Box) Receipt(e sallyport.AppliedEgress, l sallyport.Limits) sallyport.R
 
 // ready tells process 1 what the sandbox is like, and waits for it.
 func (b *Box) ready(ctx context.Context, r tier.Request) error {
-	defer b.ShutWay()
+	defer b.takeWay()
 	p := b.s.appendNature(nil, r.Limits)
 	for _, e := range b.s.environment(r.Env, false) {
 		p = payload.Append(p, payload.Env, []byte(e))
@@ -196,18 +223,11 @@ func (b *Box) expect(ctx context.Context, want payload.Kind) ([]byte, error) {
 	return data, b.out.SetReadDeadline(time.Time{})
 }
 
-// ID is the sandbox's.
-func (b *Box) ID() string { return b.s.id }
-
-// OutOfMemory tells whether the sandbox ran into its memory limit. It then ends,
-// or has lost a process.
+// OutOfMemory implements stay.Box.
 func (b *Box) OutOfMemory() bool { return b.s.group.OOMKills() > 0 }
 
-// PeakMemory is how much the sandbox ever took.
-func (b *Box) PeakMemory() int64 { return b.s.group.Peak() }
-
-// LimitsHit names the limits that programs ran into since it was asked last.
-func (b *Box) LimitsHit() []string {
+// limitsHit names the limits that programs ran into since it was asked last.
+func (b *Box) limitsHit() []string {
 	var told []byte
 	raw, err := b.hits.SyscallConn()
 	if err == nil {
@@ -222,18 +242,10 @@ func (b *Box) LimitsHit() []string {
 	return namesOf(told)
 }
 
-// Label says on whose behalf the sandbox works now.
-func (b *Box) Label(callID string) {
-	b.h.mu.Lock()
-	defer b.h.mu.Unlock()
-	b.s.callID = callID
-}
-
-// Killed is closed when somebody wants the sandbox to end: Kill, or Close of the
-// host.
+// Killed implements stay.Box.
 func (b *Box) Killed() <-chan struct{} { return b.s.ctx.Done() }
 
-// Destroy ends the sandbox with all that is in it. It is idempotent.
+// Destroy implements stay.Box.
 func (b *Box) Destroy() error {
 	b.once.Do(func() {
 		b.in.Close()

@@ -7,13 +7,14 @@ import (
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/realtest"
 )
 
 // Python finds the bytecode of its modules in the image, and takes it without
 // looking at the source again.
 func TestImageHasBytecode(t *testing.T) {
 	h := gvisortest.Open(t)
-	if !image.NewStore(gvisortest.Cache()).UpToDate(image.Default()) {
+	if !image.NewStore(realtest.Cache()).UpToDate(image.Default()) {
 		t.Skip("skipped: the default image is of another recipe; `make build` makes it anew")
 	}
 	res := run(t, h, tier.Request{Argv: []string{"python3", "-v", "-c", `

@@ -27,6 +27,9 @@ print(os.cpu_count(), len(os.sched_getaffinity(0)), subprocess.check_output("npr
 		if res := run(t, cold, r); string(res.Stdout) != line || res.Receipt.Limits.CPUs != cpus {
 			t.Errorf("%g processors, cold: %q %s, the receipt says %g; want %q", cpus, res.Stdout, res.Stderr, res.Receipt.Limits.CPUs, line)
 		}
+		if cpus == 1 || cpus == 2 { // each kind takes some starts to become warm
+			continue
+		}
 		if res := runWarm(t, h, r); string(res.Stdout) != line {
 			t.Errorf("%g processors, warm: %q %s, want %q", cpus, res.Stdout, res.Stderr, line)
 		}

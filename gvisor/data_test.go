@@ -8,6 +8,7 @@ import (
 
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/image"
+	"sallyport.dev/sallyport/tier/realtest"
 )
 
 // The libraries of the data image find every folder that they want to write to:
@@ -15,7 +16,7 @@ import (
 // of it is there in the next run.
 func TestFO55_DataImage(t *testing.T) {
 	h := gvisortest.Open(t)
-	if _, err := gvisortest.Images(t).Find(image.DataName); err != nil {
+	if _, err := realtest.Images(t).Find(image.DataName); err != nil {
 		t.Skipf("skipped: no data image; `sallyport sandbox build data` makes it (%v)", err)
 	}
 	r := py(`

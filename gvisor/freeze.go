@@ -12,14 +12,13 @@ import (
 
 	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/payload"
+	"sallyport.dev/sallyport/tier/stay"
 )
 
 // freezePatience is how long a box may take to be frozen.
 const freezePatience = 60 * time.Second
 
-// Freeze writes all that a box holds to to, and ends the box. Nothing may run in
-// it that waits for an answer. What is written is the memory of programs: whoever
-// keeps it encrypts it.
+// Freeze implements stay.Sleeper.
 func (b *Box) Freeze(to io.Writer) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -54,6 +53,15 @@ func (k *keepFirst) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// Wake implements stay.Sleeper.
+func (b *Box) Wake(ctx context.Context, r tier.Request, from io.Reader) (stay.Kept, error) {
+	again, err := b.Thaw(ctx, r, from)
+	if err != nil {
+		return stay.Kept{}, err
+	}
+	return again.kept(), nil
+}
+
 // Thaw makes a box again from what Freeze wrote. r is what the box was made with.
 func (b *Box) Thaw(ctx context.Context, r tier.Request, from io.Reader) (*Box, error) {
 	h := b.h
@@ -72,7 +80,7 @@ func (b *Box) Thaw(ctx context.Context, r tier.Request, from io.Reader) (*Box, e
 	if err := h.bring(again.s, r, func() error { return again.start(h.usual(), image, state) }, h.tryWay); err != nil {
 		return nil, err
 	}
-	again.ShutWay()
+	again.takeWay()
 	if err := again.answers(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("thawing: %w: %s", err, again.lastWords()), again.Destroy())
 	}

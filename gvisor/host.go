@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor/gpu"
@@ -191,7 +190,7 @@ func (h *Host) Probe(ctx context.Context, image string) (platform string, err er
 	var why []string
 	for _, p := range []string{"systrap", "ptrace"} {
 		l := sallyport.DefaultLimits()
-		l.Timeout = 20 * time.Second
+		l.Timeout = bootPatience
 		res, err := h.run(ctx, p, tier.Request{Image: image, Argv: []string{"/bin/true"}, Limits: l})
 		if err == nil && res.ExitCode == 0 && res.KilledBy == "" {
 			h.mu.Lock()

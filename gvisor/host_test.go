@@ -10,6 +10,7 @@ import (
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/realtest"
 	"sallyport.dev/sallyport/tier/rundir"
 )
 
@@ -30,7 +31,7 @@ func (i oneImage) Find(string) (tier.Image, error) { return tier.Image(i), nil }
 
 // An image is checked when it is used, and again when it was replaced.
 func TestDamagedImage(t *testing.T) {
-	good, err := gvisortest.Images(t).Find("default")
+	good, err := realtest.Images(t).Find("default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestDamagedImage(t *testing.T) {
 		}
 	}
 	write()
-	h, err := gvisor.Open(gvisor.Config{Programs: gvisortest.Programs(t), Dir: filepath.Join(t.TempDir(), "run"), Images: oneImage{good.Digest, path}})
+	h, err := gvisor.Open(gvisor.Config{Programs: realtest.Programs(t), Dir: filepath.Join(t.TempDir(), "run"), Images: oneImage{good.Digest, path}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestDamagedImage(t *testing.T) {
 
 // Two hosts never share a folder; OpenFree gives each its own.
 func TestOneHostPerFolder(t *testing.T) {
-	cfg := gvisor.Config{Programs: gvisortest.Programs(t), Images: gvisortest.Images(t)}
+	cfg := gvisor.Config{Programs: realtest.Programs(t), Images: realtest.Images(t)}
 	base := filepath.Join(t.TempDir(), "run")
 	a, err := gvisor.OpenFree(base, cfg)
 	if err != nil {

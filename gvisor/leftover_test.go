@@ -4,13 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
-	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/test/await"
+	"sallyport.dev/sallyport/tier/realtest"
 )
 
 // What cannot be deleted at a run's end, because something holds it, costs the
@@ -18,16 +18,8 @@ import (
 func TestFO46_DeletionThatFails(t *testing.T) {
 	var dir string
 	h := gvisortest.Open(t, func(c *gvisor.Config) { dir = c.Dir })
-	done := make(chan tier.Result)
-	go func() { done <- run(t, h, sh("sleep 2; echo whole")) }()
-	var runs []string
-	for deadline := time.Now().Add(time.Minute); len(runs) == 0; time.Sleep(10 * time.Millisecond) {
-		runs, _ = filepath.Glob(filepath.Join(dir, "runs", "*"))
-		if time.Now().After(deadline) {
-			t.Fatal("no run folder")
-		}
-	}
-	held := filepath.Join(runs[0], "held")
+	id, end := held(t, h, "whole")
+	held := filepath.Join(dir, "runs", id, "held")
 	if err := os.Mkdir(held, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +28,9 @@ func TestFO46_DeletionThatFails(t *testing.T) {
 	}
 	defer unix.Unmount(held, unix.MNT_DETACH)
 	var groups []string
-	for deadline := time.Now().Add(time.Minute); len(groups) == 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		for _, pattern := range []string{"/sys/fs/cgroup/*/sallyport/*/", "/sys/fs/cgroup/sallyport/*/", "/sys/fs/cgroup/unified/sallyport/*/"} {
-			found, _ := filepath.Glob(pattern + filepath.Base(runs[0]))
-			groups = append(groups, found...)
-		}
+	for _, pattern := range []string{"/sys/fs/cgroup/*/sallyport/*/", "/sys/fs/cgroup/sallyport/*/", "/sys/fs/cgroup/unified/sallyport/*/"} {
+		found, _ := filepath.Glob(pattern + id)
+		groups = append(groups, found...)
 	}
 	if len(groups) == 0 {
 		t.Skip("skipped: the control groups of this host are elsewhere")
@@ -51,18 +41,13 @@ func TestFO46_DeletionThatFails(t *testing.T) {
 	}
 	defer os.Remove(inner)
 
-	if res := <-done; string(res.Stdout) != "whole\n" || res.ExitCode != 0 {
+	if res := end(); string(res.Stdout) != "whole\n" || res.ExitCode != 0 {
 		t.Errorf("%+v", res)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	await.That(t, "it is listed as being deleted", func() bool {
 		l := h.List()
-		if len(l) == 1 && l[0].Deleting && l[0].ID == filepath.Base(runs[0]) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("listed: %+v", l)
-		}
-	}
+		return len(l) == 1 && l[0].Deleting && l[0].ID == id
+	})
 	if res := run(t, h, sh("echo next")); string(res.Stdout) != "next\n" {
 		t.Errorf("%+v", res)
 	}
@@ -75,7 +60,7 @@ func TestFO46_DeletionThatFails(t *testing.T) {
 	// Still held: the next host says what is in the way, each time, and starts
 	// once nothing is.
 	again := func() error {
-		h, err := gvisor.Open(gvisor.Config{Programs: gvisortest.Programs(t), Dir: dir, Images: gvisortest.Images(t)})
+		h, err := gvisor.Open(gvisor.Config{Programs: realtest.Programs(t), Dir: dir, Images: realtest.Images(t)})
 		if err == nil {
 			err = h.Close()
 		}

@@ -22,6 +22,7 @@ import (
 	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/image/oci"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/realtest"
 )
 
 // using finds images as the sandbox host does.
@@ -43,7 +44,7 @@ func (u unchecked) Find(string) (tier.Image, error) {
 // program, Python, what the second layer brought and hid. While it is in use it
 // cannot be removed, and once its file was altered nothing runs in it any more.
 func TestImageOfLayersRuns(t *testing.T) {
-	from, err := gvisortest.Images(t).Find(image.DefaultName)
+	from, err := realtest.Images(t).Find(image.DefaultName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
-	"sallyport.dev/sallyport/tier"
 )
 
 // A ground is where the sandboxes of one host leave their traces.
@@ -19,21 +18,16 @@ type ground []string // folders, of the host itself and of its control groups
 // groundOf finds them by a sandbox that runs.
 func groundOf(t *testing.T, h *gvisor.Host, dir string) (g ground) {
 	t.Helper()
-	done := make(chan tier.Result)
-	go func() { done <- run(t, h, sh("sleep 0.5")) }()
-	defer func() { <-done }()
-	for deadline := time.Now().Add(20 * time.Second); len(g) < 2 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		g = ground{filepath.Join(dir, "runs")}
-		for _, s := range h.List() {
-			for _, pattern := range []string{"/sys/fs/cgroup/*/sallyport/*/", "/sys/fs/cgroup/sallyport/*/"} {
-				groups, err := filepath.Glob(pattern + s.ID)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, d := range groups {
-					g = append(g, filepath.Dir(d))
-				}
-			}
+	id, end := held(t, h, "it goes on")
+	defer end()
+	g = ground{filepath.Join(dir, "runs")}
+	for _, pattern := range []string{"/sys/fs/cgroup/*/sallyport/*/", "/sys/fs/cgroup/sallyport/*/"} {
+		groups, err := filepath.Glob(pattern + id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range groups {
+			g = append(g, filepath.Dir(d))
 		}
 	}
 	if len(g) < 2 || len(g.traces(t)) < 2 {
@@ -58,7 +52,7 @@ func (g ground) traces(t *testing.T) (found []string) {
 // quiet waits until a host holds nothing, and no more goroutines than before.
 func quiet(t *testing.T, h *gvisor.Host, g ground, goroutines int) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		live, left, now := h.List(), g.traces(t), runtime.NumGoroutine()
 		if len(live) == 0 && len(left) == 0 && now <= goroutines+2 {
 			return

@@ -1,9 +1,8 @@
 package gvisor
 
 import (
-	"debug/buildinfo"
-
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/cgroup"
 	"sallyport.dev/sallyport/tier/payload"
 )
@@ -42,26 +41,8 @@ func (s *sandbox) receipt(e sallyport.AppliedEgress) sallyport.Receipt {
 	if r.Egress.Rules == nil {
 		r.Egress.Rules = []string{}
 	}
-	switch {
-	case s.status != nil && s.status.Signaled():
-		r.Exit = "signaled"
-	case s.status != nil:
-		r.Exit = "exited"
-	}
 	return r
 }
 
-// RuntimeVersion is the version of gVisor in a program, from the program itself;
-// "unknown" if it does not tell.
-func RuntimeVersion(program string) string {
-	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		return "unknown"
-	}
-	for _, d := range info.Deps {
-		if d.Path == "gvisor.dev/gvisor" {
-			return d.Version
-		}
-	}
-	return "unknown"
-}
+// RuntimeVersion is the version of gVisor in a program.
+func RuntimeVersion(program string) string { return tier.VersionIn(program, "gvisor.dev/gvisor") }

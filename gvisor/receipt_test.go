@@ -6,10 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"sallyport.dev/sallyport/gvisor/gvisortest"
-	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/cgroup"
 )
 
@@ -17,17 +15,7 @@ import (
 // it is read, not repeated.
 func TestReceiptIsReadBack(t *testing.T) {
 	h := gvisortest.Open(t)
-	done := make(chan tier.Result)
-	go func() { done <- run(t, h, tier.Request{Argv: []string{"sleep", "1"}}) }()
-	id := ""
-	for deadline := time.Now().Add(time.Minute); id == ""; time.Sleep(10 * time.Millisecond) {
-		if all := h.List(); len(all) == 1 {
-			id = all[0].ID
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no sandbox is listed")
-		}
-	}
+	id, end := held(t, h, "it goes on")
 	const raised = 900 << 20
 	knobs := 0
 	for _, pattern := range []string{"/sys/fs/cgroup/memory/sallyport/*/%s/memory.memsw.limit_in_bytes", "/sys/fs/cgroup/memory/sallyport/*/%s/memory.limit_in_bytes", "/sys/fs/cgroup/sallyport/*/%s/memory.max"} {
@@ -42,7 +30,7 @@ func TestReceiptIsReadBack(t *testing.T) {
 			knobs++
 		}
 	}
-	if res := <-done; knobs == 0 || res.Receipt.Limits.Memory != raised {
+	if res := end(); knobs == 0 || res.Receipt.Limits.Memory != raised {
 		t.Errorf("%d files written; the receipt says %d bytes, the control group had %d", knobs, res.Receipt.Limits.Memory, raised)
 	}
 }

@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"math"
 	"os"
 	"testing"
 
@@ -26,11 +27,11 @@ func FuzzReport(f *testing.F) {
 			t.Fatal(err)
 		}
 		go func() { _, _ = w.Write(b); w.Close() }()
-		s := &sandbox{report: readReport(r), limits: sallyport.DefaultLimits(), argv0: "true"}
+		s := &sandbox{report: payload.Report(r, math.MaxInt), limits: sallyport.DefaultLimits(), argv0: "true"}
 		n := 0
 		for rec := range s.report {
-			if n++; len(rec.data) > 4096 {
-				t.Fatalf("a record of %d bytes", len(rec.data))
+			if n++; len(rec.Data) > 4096 {
+				t.Fatalf("a record of %d bytes", len(rec.Data))
 			}
 			if s.note(rec) {
 				break

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	bootPatience = 20 * time.Second       // from start to the program's first instruction
-	killPatience = 5 * time.Second        // until a killed sandbox must be gone
+	bootPatience = time.Minute            // from start to the program's first instruction, on a machine with much to do
+	killPatience = 30 * time.Second       // until a killed sandbox must be gone: it dies with its share of the processors
 	oomPoll      = 100 * time.Millisecond // between looks at the out-of-memory counter
 	discardSoon  = 5 * time.Millisecond   // from a result to the end of its empty sandbox: the answer comes first
 )
@@ -166,12 +166,12 @@ func (h *Host) wait(s *sandbox) {
 }
 
 // note keeps what process 1 reported, and says whether the run is over.
-func (s *sandbox) note(rec record) bool {
-	switch rec.kind {
+func (s *sandbox) note(rec payload.Record) bool {
+	switch rec.Kind {
 	case payload.Started:
 		s.started = true
-		if len(rec.data) > 0 {
-			s.held.inside, s.held.known = payload.ParseFacts(rec.data)
+		if len(rec.Data) > 0 {
+			s.held.inside, s.held.known = payload.ParseFacts(rec.Data)
 		}
 		if s.next != nil {
 			s.command(s.next)
@@ -182,34 +182,34 @@ func (s *sandbox) note(rec record) bool {
 		}
 		return s.over
 	case payload.Heard:
-		if s.talk == nil || !s.talk.Hear(rec.data) {
+		if s.talk == nil || !s.talk.Hear(rec.Data) {
 			s.end = errFlood
 			return true
 		}
 	case payload.Denied:
 		if len(s.denied) < payload.MaxDenied {
-			s.denied = append(s.denied, string(rec.data))
+			s.denied = append(s.denied, string(rec.Data))
 		}
 	case payload.Exit:
-		ws := unix.WaitStatus(payload.Uint32(rec.data))
+		ws := unix.WaitStatus(payload.Uint32(rec.Data))
 		s.status = &ws
 	case payload.Over: // told of a program that could not be started, too
 		if s.talk != nil {
 			return false // process 1 may have more of what it said
 		}
-		ws := unix.WaitStatus(payload.Uint32(rec.data))
+		ws := unix.WaitStatus(payload.Uint32(rec.Data))
 		if s.early = &ws; s.started {
 			s.status, s.over = s.early, true
 		}
 		return s.over
 	case payload.Failed:
-		s.failed = tier.ParseStartFailure(rec.data)
+		s.failed = tier.ParseStartFailure(rec.Data)
 		return true
 	case payload.Done:
 		s.over = s.status != nil
 		return true
 	default:
-		s.output.Note(rec.kind, rec.data)
+		s.output.Note(rec.Kind, rec.Data)
 	}
 	return false
 }
@@ -224,24 +224,10 @@ func (s *sandbox) result(oom bool) (tier.Result, error) {
 		Truncated: s.stdout.Truncated || s.stderr.Truncated, LimitsHit: s.limitsHit(),
 		PeakMemory: s.group.Peak(), Connections: append(passed.Connections, tier.Denials(s.denied)...), Output: s.output,
 	}
-	switch {
-	case s.failed != nil && !oom:
+	if s.failed != nil && !oom {
 		return s.notStarted(res)
-	case oom:
-		res.KilledBy, res.Receipt.Exit = tier.KilledByMemory, string(tier.KilledByMemory)
-	case s.status == nil && errors.Is(s.end, tier.ErrTimeout):
-		res.KilledBy, res.Receipt.Exit = tier.KilledByTimeout, string(tier.KilledByTimeout)
-	case s.status == nil && errors.Is(s.end, tier.ErrStopped) && s.started:
-		res.KilledBy, res.Receipt.Exit = tier.KilledByCaller, "signaled"
 	}
-	switch {
-	case s.status != nil && s.status.Signaled():
-		res.ExitCode, res.Signal = 128+int(s.status.Signal()), unix.SignalName(s.status.Signal())
-	case s.status != nil:
-		res.ExitCode = s.status.ExitStatus()
-	case res.KilledBy != "":
-		res.ExitCode, res.Signal = 128+int(unix.SIGKILL), "SIGKILL"
-	default:
+	if end := (tier.End{Status: s.status, OOM: oom, Started: s.started, Why: s.end}); !end.Complete(&res) {
 		return res, s.sandboxError()
 	}
 	return res, nil

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -42,7 +42,7 @@ type sandbox struct {
 	cmd    *exec.Cmd
 	stdout *capture.Stream
 	stderr *capture.Stream
-	report <-chan record
+	report <-chan payload.Record
 	hits   *capture.Stream // bytes from the limits sink
 	orders *os.File        // to process 1
 	feed   *os.File        // to the program's stdin, nil if it is empty
@@ -70,11 +70,6 @@ type sandbox struct {
 	output   tier.Artifacts
 	end      error // why the run was stopped, nil if it ended by itself
 	exit     error // of the runtime
-}
-
-type record struct {
-	kind payload.Kind
-	data []byte
 }
 
 // boot starts a sandbox that is to be told what to run.
@@ -186,7 +181,7 @@ func (h *Host) startRuntime(s *sandbox, platform string, image *os.File, noInput
 		return err
 	}
 	s.stdout, s.stderr = capture.Start(stdout, 0), capture.Start(stderr, 0)
-	s.report = readReport(report)
+	s.report = payload.Report(report, math.MaxInt)
 	s.hits = capture.Start(hits, 4<<10)
 	s.orders, s.feed, s.line = ordersIn, feed, line
 	return nil
@@ -225,11 +220,7 @@ func (s *sandbox) tell(r tier.Request, orders []byte) {
 // expect prepares for what the program of a request says.
 func (s *sandbox) expect(r tier.Request) {
 	s.argv0, s.limits = r.Argv[0], r.Limits
-	if r.Told != nil {
-		var mu sync.Mutex
-		s.stdout.Tell(&mu, func(b []byte) { r.Told(false, b) })
-		s.stderr.Tell(&mu, func(b []byte) { r.Told(true, b) })
-	}
+	capture.Tell(s.stdout, s.stderr, r.Told)
 	s.stdout.Max.Store(r.Limits.Output)
 	s.stderr.Max.Store(r.Limits.Output)
 }
@@ -255,24 +246,6 @@ func send(w *os.File, b []byte) {
 	go write()
 }
 
-// readReport decodes the records of process 1 until the pipe ends. They must be
-// taken.
-func readReport(r *os.File) <-chan record {
-	out := make(chan record, 8+payload.MaxDenied)
-	go func() {
-		defer close(out)
-		defer r.Close()
-		for {
-			k, data, err := payload.Read(r)
-			if err != nil {
-				return
-			}
-			out <- record{k, data}
-		}
-	}()
-	return out
-}
-
 // conclude tells how a run ended whose sandbox still exists.
 // Preconditions: s.over.
 func (s *sandbox) conclude() (tier.Result, error) {
@@ -288,14 +261,23 @@ func (h *Host) destroy(s *sandbox) (tier.Result, error) {
 	if err := s.kill(); err != nil {
 		return tier.Result{ID: s.id}, err
 	}
-	for rec := range s.report { // what came in between the decision and the kill
-		if s.status == nil && s.end == nil {
-			s.note(rec)
-		}
-	}
+	s.hearOut()
 	res, err := s.result(s.group.OOMKills() > 0)
 	h.bury(s)
 	return res, err
+}
+
+// hearOut takes what was reported in between the decision and the kill. Whatever ended the
+// run, a program that had started is not told of as one that had not.
+func (s *sandbox) hearOut() {
+	for rec := range s.report {
+		switch {
+		case s.status == nil && s.end == nil:
+			s.note(rec)
+		case rec.Kind == payload.Started:
+			s.started = true
+		}
+	}
 }
 
 // kill ends every process of the sandbox and drains its streams.

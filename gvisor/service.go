@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,7 +151,7 @@ func (h *Host) startService(s *sandbox, platform string, image *os.File, v Servi
 	if err := h.spawn.Start(s.cmd); err != nil {
 		return err
 	}
-	s.report = readReport(report)
+	s.report = payload.Report(report, math.MaxInt)
 	s.hits = capture.Start(hits, 4<<10)
 	s.orders = ordersIn
 	return nil
@@ -168,7 +169,7 @@ func (h *Host) attend(in *Instance, started chan<- struct{}) {
 		select {
 		case rec, open := <-s.report:
 			over = !open || s.note(rec)
-			if rec.kind == payload.Started && boot.Stop() { // once, whatever it says
+			if rec.Kind == payload.Started && boot.Stop() { // once, whatever it says
 				h.up(s)
 				_ = unpin(s.dir) // a host that is killed leaves no mount; remove tries again
 				close(started)
@@ -187,13 +188,8 @@ func (h *Host) attend(in *Instance, started chan<- struct{}) {
 	err := s.kill()
 	in.stop.Close()
 	in.exit = ServiceExit{OutOfMemory: s.group.OOMKills() > 0, Err: err, LimitsHit: in.limits(), Connections: append(s.closeWay().Connections, tier.Denials(s.denied)...)}
-	switch ws := s.status; {
-	case ws == nil:
-		in.exit.Code, in.exit.Signal = 128+int(unix.SIGKILL), "SIGKILL"
-	case ws.Signaled():
-		in.exit.Code, in.exit.Signal = 128+int(ws.Signal()), unix.SignalName(ws.Signal())
-	default:
-		in.exit.Code = ws.ExitStatus()
+	if in.exit.Code, in.exit.Signal = 128+int(unix.SIGKILL), "SIGKILL"; s.status != nil {
+		in.exit.Code, in.exit.Signal = tier.ExitOf(*s.status)
 	}
 	h.bury(s)
 	h.forget(s)

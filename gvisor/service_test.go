@@ -12,6 +12,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/tier"
 )
 
@@ -136,7 +137,7 @@ func TestServiceIsAskedToEndThenKilled(t *testing.T) {
 	s.Kill()
 	select {
 	case <-s.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(await.Patience):
 		t.Fatal("it does not end")
 	}
 	if e := s.Exit(); e.Signal != "SIGKILL" {

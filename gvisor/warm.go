@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/ahead"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/ahead"
 	"sallyport.dev/sallyport/tier/payload"
 )
 
@@ -99,10 +99,10 @@ func (s *sandbox) getReady(k warmKey) error {
 	defer late.Stop()
 	select {
 	case rec, open := <-s.report:
-		if !open || rec.kind != payload.Ready {
-			return fmt.Errorf("it ended before it was ready: %q", rec.data)
+		if !open || rec.Kind != payload.Ready {
+			return fmt.Errorf("it ended before it was ready: %q", rec.Data)
 		}
-		s.held.inside, s.held.known = payload.ParseFacts(rec.data)
+		s.held.inside, s.held.known = payload.ParseFacts(rec.Data)
 		return nil
 	case <-late.C:
 		return errBoot

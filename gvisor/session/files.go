@@ -55,7 +55,7 @@ func (s *session) store(name string, size int64, from io.Reader) (int64, error) 
 	if err != nil {
 		return 0, err
 	}
-	free := int64(min(payload.Uint64(ok.data), math.MaxInt64))
+	free := int64(min(payload.Uint64(ok.Data), math.MaxInt64))
 	n, err := s.send(from, min(free, cmpSize(size)))
 	if err != nil {
 		_, abortErr := s.simple(payload.Append(nil, payload.Abort, nil))
@@ -128,14 +128,14 @@ func (s *session) fetch(name string, offset, length int64, to io.Writer) (int64,
 		want = uint64(length)
 	}
 	b := payload.AppendUint64(payload.AppendUint64(nil, uint64(max(offset, 0))), want)
-	ok, err := s.last(s.ask(payload.Append(nil, payload.Get, append(b, name...))), func(r record) error {
-		if r.kind != payload.Data {
+	ok, err := s.last(s.ask(payload.Append(nil, payload.Get, append(b, name...))), func(r payload.Record) error {
+		if r.Kind != payload.Data {
 			return nil
 		}
-		_, err := to.Write(r.data)
+		_, err := to.Write(r.Data)
 		return err
 	})
-	return int64(payload.Uint64(ok.data)), err
+	return int64(payload.Uint64(ok.Data)), err
 }
 
 // ListFiles tells what is in a folder, by name. more says that it is not all.
@@ -157,17 +157,17 @@ func (x *Sessions) ListFiles(ctx context.Context, k Key, terms Terms, folder str
 }
 
 func (s *session) list(folder string) (entries []Entry, more bool, err error) {
-	ok, err := s.last(s.ask(payload.Append(nil, payload.List, []byte(path.Clean(folder)))), func(r record) error {
-		if r.kind == payload.Entry && len(r.data) > 17 {
+	ok, err := s.last(s.ask(payload.Append(nil, payload.List, []byte(path.Clean(folder)))), func(r payload.Record) error {
+		if r.Kind == payload.Entry && len(r.Data) > 17 {
 			entries = append(entries, Entry{
-				Name: string(r.data[17:]), Kind: kinds[r.data[0]], Size: int64(payload.Uint64(r.data[1:])),
-				Time: time.Unix(0, int64(payload.Uint64(r.data[9:]))),
+				Name: string(r.Data[17:]), Kind: kinds[r.Data[0]], Size: int64(payload.Uint64(r.Data[1:])),
+				Time: time.Unix(0, int64(payload.Uint64(r.Data[9:]))),
 			})
 		}
 		return nil
 	})
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-	return entries, string(ok.data) == "more", err
+	return entries, string(ok.Data) == "more", err
 }
 
 var kinds = map[byte]string{'f': "file", 'd': "folder", 'l': "link", '?': "other"}

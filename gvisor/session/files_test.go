@@ -201,7 +201,7 @@ mkfifo fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("sock
 		if got, err := r.get(name); err == nil || strings.Contains(got, "outside") || strings.Contains(got, "canary") {
 			t.Errorf("get %s: %q, %v", name, got, err)
 		}
-		if d := time.Since(began); d > 10*time.Second {
+		if d := time.Since(began); d > time.Minute {
 			t.Errorf("get %s took %v", name, d)
 		}
 	}
@@ -257,7 +257,7 @@ while True:
     os.rename("g", "u"); os.rename("l", "g"); os.rename("g", "l"); os.rename("u", "g")
 `)
 	must(t, r.x, job)
-	for st, deadline := (session.JobState{}), time.Now().Add(20*time.Second); string(st.Output) != "ready\n"; {
+	for st, deadline := (session.JobState{}), time.Now().Add(3*time.Minute); string(st.Output) != "ready\n"; {
 		if st, _ = r.x.Job(t.Context(), r.k, 1, 0); time.Now().After(deadline) {
 			t.Fatalf("%+v", st)
 		}

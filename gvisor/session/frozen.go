@@ -12,15 +12,16 @@ import (
 	"log/slog"
 	"os"
 
-	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/stay"
 )
 
 // A session that rests is frozen: its sandbox's state goes to a disk, encrypted
 // under a key that is made for this one time and is nowhere but in this process;
 // the file has no name, so nothing is left of it when the process ends.
 type frozen struct {
-	box  *gvisor.Box // as it was
+	box  *stay.Kept // as it was
+	can  stay.Sleeper
 	file *os.File
 	aead cipher.AEAD
 }
@@ -33,7 +34,11 @@ func (s *session) freeze(dir string) {
 	if box == nil {
 		return
 	}
-	f, err := newFrozen(dir, box)
+	can, ok := box.Box.(stay.Sleeper)
+	if !ok {
+		return
+	}
+	f, err := newFrozen(dir, box, can)
 	if err != nil {
 		slog.Warn("a session stays in memory: its state cannot be kept on disk", "err", err)
 		s.touch()
@@ -43,9 +48,9 @@ func (s *session) freeze(dir string) {
 	s.box = nil // its end is no longer that of the session
 	s.mu.Unlock()
 	w := f.writer()
-	if err := errors.Join(box.Freeze(w), w.Close()); err != nil {
-		slog.Error("a session could not be frozen", "sandbox", box.ID(), "err", err)
-		logEnd(box.ID(), errors.Join(box.Destroy(), f.file.Close()))
+	if err := errors.Join(can.Freeze(w), w.Close()); err != nil {
+		slog.Error("a session could not be frozen", "sandbox", box.ID, "err", err)
+		logEnd(box.ID, errors.Join(box.Destroy(), f.file.Close()))
 		s.end("it could not be kept while it rested")
 		return
 	}
@@ -71,7 +76,7 @@ func (s *session) wake(ctx context.Context) error {
 		return ctx.Err() // it is still frozen
 	}
 	if err != nil {
-		slog.Error("a session could not be thawed", "sandbox", f.box.ID(), "err", err)
+		slog.Error("a session could not be thawed", "sandbox", f.box.ID, "err", err)
 		s.end("it could not be taken up again")
 		return sandboxError(s.why)
 	}
@@ -79,10 +84,10 @@ func (s *session) wake(ctx context.Context) error {
 	s.frozen = nil
 	s.mu.Unlock()
 	f.file.Close()
-	return s.live(box)
+	return s.live(&box)
 }
 
-func newFrozen(dir string, box *gvisor.Box) (*frozen, error) {
+func newFrozen(dir string, box *stay.Kept, can stay.Sleeper) (*frozen, error) {
 	key := make([]byte, 32)
 	rand.Read(key) // never fails
 	block, err := aes.NewCipher(key)
@@ -100,14 +105,14 @@ func newFrozen(dir string, box *gvisor.Box) (*frozen, error) {
 	if err := os.Remove(file.Name()); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &frozen{box, file, aead}, nil
+	return &frozen{box, can, file, aead}, nil
 }
 
-func (f *frozen) thaw(ctx context.Context, r tier.Request) (*gvisor.Box, error) {
+func (f *frozen) thaw(ctx context.Context, r tier.Request) (stay.Kept, error) {
 	if _, err := f.file.Seek(0, io.SeekStart); err != nil {
-		return nil, err
+		return stay.Kept{}, err
 	}
-	return f.box.Thaw(ctx, r, &unsealer{from: bufio.NewReaderSize(f.file, 1<<20), aead: f.aead})
+	return f.can.Wake(ctx, r, &unsealer{from: bufio.NewReaderSize(f.file, 1<<20), aead: f.aead})
 }
 
 const sealedChunk = 256 << 10

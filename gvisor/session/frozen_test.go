@@ -16,18 +16,14 @@ import (
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/gvisor/session"
+	"sallyport.dev/sallyport/test/await"
+	"sallyport.dev/sallyport/tier/stay"
 )
 
 // rested waits until the owner's only session is frozen.
 func rested(t *testing.T, x *session.Sessions, owner string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if l := x.List(owner); len(l) == 1 && l[0].Frozen {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("it does not rest: %+v", l)
-		}
-	}
+	await.That(t, "it rests", func() bool { l := x.List(owner); return len(l) == 1 && l[0].Frozen })
 }
 
 // A session that rests has no sandbox; its state, on disk, cannot be read, and
@@ -89,11 +85,7 @@ func TestNeverFrozen(t *testing.T) {
 			t.Fatal("a state was written")
 		}
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(x.List("a")) > 0; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the session with a secret does not end")
-		}
-	}
+	await.That(t, "the session with a secret ends", func() bool { return len(x.List("a")) == 0 })
 	if l := x.List("b"); len(l) != 1 || l[0].Frozen {
 		t.Errorf("the session with a job: %+v", l)
 	}
@@ -163,7 +155,9 @@ func openFiles(t *testing.T, dir string) (contents [][]byte) {
 func TestSessionsLeaveNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	h := gvisortest.Open(t, func(c *gvisor.Config) { c.Dir = dir })
-	x := place(t, func(c *session.Config) { c.Host, c.Rest = h, 50*time.Millisecond })
+	x := place(t, func(c *session.Config) {
+		c.Hosts, c.Rest = map[string]stay.Host{sallyport.TierGVisor: h}, 50*time.Millisecond
+	})
 	count := func() (fds, routines int) {
 		all, err := filepath.Glob("/proc/self/fd/*")
 		if err != nil {
@@ -194,7 +188,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	cycle()
 	fds, routines := count()
 	cycle()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		left, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
 		f, r := count()
 		if err == nil && len(left) == 0 && f <= fds && r <= routines && len(h.List()) == 0 {

@@ -8,6 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/capture"
 	"sallyport.dev/sallyport/tier/payload"
 )
 
@@ -20,7 +22,7 @@ type job struct {
 	id uint32
 
 	mu     sync.Mutex
-	output keep
+	output capture.Head
 	status *uint32
 }
 
@@ -50,7 +52,7 @@ func (s *session) newJob(c Call) (*job, error) {
 	if n := len(s.jobs); n > 0 {
 		id = s.jobs[n-1].id + 1
 	}
-	j := &job{id: id, output: keep{max: c.Request.Limits.Output}}
+	j := &job{id: id, output: capture.Head{Max: c.Request.Limits.Output}}
 	s.jobs = append(s.jobs, j)
 	return j, nil
 }
@@ -85,22 +87,22 @@ func (s *session) running() (n int) {
 }
 
 // ofJob keeps what a record says of a job.
-func (s *session) ofJob(r record) bool {
-	if len(r.data) < 4 || r.kind != payload.Stdout && r.kind != payload.Stderr && r.kind != payload.JobExit {
+func (s *session) ofJob(r payload.Record) bool {
+	if len(r.Data) < 4 || r.Kind != payload.Stdout && r.Kind != payload.Stderr && r.Kind != payload.JobExit {
 		return false
 	}
-	id := payload.Uint32(r.data)
+	id := payload.Uint32(r.Data)
 	if id == 0 {
 		return false
 	}
 	if j := s.job(id); j != nil {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		if r.kind == payload.JobExit {
-			status := payload.Uint32(r.data[4:])
+		if r.Kind == payload.JobExit {
+			status := payload.Uint32(r.Data[4:])
 			j.status = &status
 		} else {
-			j.output.add(r.data[4:])
+			j.output.Add(r.Data[4:])
 		}
 	}
 	return true
@@ -125,13 +127,10 @@ func (x *Sessions) Job(_ context.Context, k Key, id uint32, offset int64) (JobSt
 	s.touch()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	from := min(max(offset, 0), int64(len(j.output.kept)))
-	st := JobState{Job: id, Output: slices.Clone(j.output.kept[from:]), Next: int64(len(j.output.kept)), Running: j.status == nil, Truncated: j.output.truncated}
+	from := min(max(offset, 0), int64(len(j.output.Kept)))
+	st := JobState{Job: id, Output: slices.Clone(j.output.Kept[from:]), Next: int64(len(j.output.Kept)), Running: j.status == nil, Truncated: j.output.Truncated}
 	if j.status != nil {
-		ws := unix.WaitStatus(*j.status)
-		if st.ExitCode = ws.ExitStatus(); ws.Signaled() {
-			st.ExitCode, st.Signal = 128+int(ws.Signal()), unix.SignalName(ws.Signal())
-		}
+		st.ExitCode, st.Signal = tier.ExitOf(unix.WaitStatus(*j.status))
 	}
 	return st, nil
 }

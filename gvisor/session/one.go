@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/payload"
+	"sallyport.dev/sallyport/tier/stay"
 )
 
 // A session is one sandbox and the conversation with its process 1.
@@ -27,10 +27,11 @@ type session struct {
 	secret  bool         // its environment holds secrets
 
 	mu     sync.Mutex
-	box    *gvisor.Box // nil while it is frozen
+	box    *stay.Kept // nil while it is frozen
 	frozen *frozen
-	answer chan record // of the request that runs, nil if none
+	answer chan payload.Record // of the request that runs, nil if none
 	jobs   []*job
+	node   bool     // JavaScript has run in it
 	denied []string // that programs asked a proxy for that denies everything
 
 	once sync.Once
@@ -38,28 +39,22 @@ type session struct {
 	why  string        // valid once gone is closed
 }
 
-// A record is one of process 1's.
-type record struct {
-	kind payload.Kind
-	data []byte
-}
-
 func newSession(k Key, terms Terms) *session {
 	return &session{key: k, terms: terms, born: time.Now(), turn: make(chan struct{}, 1), gone: make(chan struct{})}
 }
 
-func (s *session) begin(ctx context.Context, h *gvisor.Host, r tier.Request) error {
-	box, err := h.OpenBox(ctx, r)
+func (s *session) begin(ctx context.Context, h stay.Host, r tier.Request) error {
+	box, err := h.Keep(ctx, r)
 	if err != nil {
 		return err
 	}
 	s.request = r
 	s.ready.Store(true)
-	return s.live(box)
+	return s.live(&box)
 }
 
 // live begins the conversation with a sandbox.
-func (s *session) live(box *gvisor.Box) error {
+func (s *session) live(box *stay.Kept) error {
 	s.mu.Lock()
 	s.box = box
 	s.mu.Unlock()
@@ -80,8 +75,14 @@ func (s *session) live(box *gvisor.Box) error {
 	return nil
 }
 
+func (s *session) spoke(language string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.node = s.node || language == "javascript"
+}
+
 // awake is the session's sandbox, nil if it has none now.
-func (s *session) awake() *gvisor.Box {
+func (s *session) awake() *stay.Kept {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.box
@@ -115,7 +116,7 @@ func (s *session) end(why string) {
 		box, f := s.box, s.frozen
 		s.mu.Unlock()
 		if box != nil {
-			logEnd(box.ID(), box.Destroy())
+			logEnd(box.ID, box.Destroy())
 		}
 		if f != nil {
 			f.file.Close()
@@ -162,13 +163,13 @@ func (s *session) info() Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i.Frozen = s.frozen != nil; s.box != nil {
-		i.ID = s.box.ID()
+		i.ID = s.box.ID
 	}
 	return i
 }
 
 // read passes on what process 1 says, until the sandbox ends.
-func (s *session) read(box *gvisor.Box) {
+func (s *session) read(box *stay.Kept) {
 	for {
 		k, data, err := payload.Read(box.Out)
 		if err != nil {
@@ -177,7 +178,7 @@ func (s *session) read(box *gvisor.Box) {
 			}
 			return
 		}
-		r := record{k, data}
+		r := payload.Record{Kind: k, Data: data}
 		switch {
 		case s.ofJob(r):
 			continue
@@ -189,7 +190,7 @@ func (s *session) read(box *gvisor.Box) {
 			s.mu.Unlock()
 			continue
 		case len(data) >= 4 && (k == payload.Stdout || k == payload.Stderr):
-			r.data = data[4:]
+			r.Data = data[4:]
 		}
 		s.mu.Lock()
 		to := s.answer
@@ -219,8 +220,8 @@ func (s *session) cause() string {
 // ask sends a request, and returns where its answers come. The last of them is
 // an Exit, OK or Refused.
 // Preconditions: it is the caller's turn.
-func (s *session) ask(request []byte) <-chan record {
-	to := make(chan record, 16)
+func (s *session) ask(request []byte) <-chan payload.Record {
+	to := make(chan payload.Record, 16)
 	s.mu.Lock()
 	s.answer = to
 	s.mu.Unlock()
@@ -237,23 +238,23 @@ func (s *session) ask(request []byte) <-chan record {
 const silence = 30 * time.Second
 
 // simple makes a request that has one answer.
-func (s *session) simple(request []byte) (record, error) { return s.last(s.ask(request), nil) }
+func (s *session) simple(request []byte) (payload.Record, error) { return s.last(s.ask(request), nil) }
 
 // last waits for the end of an answer; what comes before goes to each, until
 // that fails. A caller who goes away changes nothing: it is heard to its end, so
 // that the next request gets its own answer.
-func (s *session) last(answers <-chan record, each func(record) error) (record, error) {
+func (s *session) last(answers <-chan payload.Record, each func(payload.Record) error) (payload.Record, error) {
 	var failed error
 	late := time.NewTimer(silence)
 	defer late.Stop()
 	for {
 		select {
 		case r := <-answers:
-			switch r.kind {
+			switch r.Kind {
 			case payload.OK:
 				return r, failed
 			case payload.Refused:
-				return r, refusal(r.data)
+				return r, refusal(r.Data)
 			default:
 				if each != nil && failed == nil {
 					failed = each(r)
@@ -263,7 +264,7 @@ func (s *session) last(answers <-chan record, each func(record) error) (record, 
 		case <-late.C:
 			s.end("its process 1 does not answer")
 		case <-s.gone:
-			return record{}, sandboxError(s.why)
+			return payload.Record{}, sandboxError(s.why)
 		}
 	}
 }

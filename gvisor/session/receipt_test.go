@@ -19,7 +19,7 @@ func TestSessionReceipt(t *testing.T) {
 			t.Errorf("the receipt says %q, a program finds %q", got, res.Stdout)
 		}
 		if r.Warm != warm || r.Exit != "exited" || r.Limits.Memory != 180<<20 || r.Limits.CPUs != 1 || !r.ReadOnly || !r.NoNew || r.Unbounded ||
-			fmt.Sprint(r.Links) != "[lo]" || !strings.HasPrefix(r.Image, "sha256-") || r.Platform == "" || r.Runtime == "" || r.Limits.Timeout != 15_000 {
+			fmt.Sprint(r.Links) != "[lo]" || !strings.HasPrefix(r.Image, "sha256-") || r.Platform == "" || r.Runtime == "" || r.Limits.Timeout != 120_000 {
 			t.Errorf("receipt %+v", r)
 		}
 	}

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/ahead"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/ahead"
+	"sallyport.dev/sallyport/tier/capture"
 	"sallyport.dev/sallyport/tier/payload"
+	"sallyport.dev/sallyport/tier/stay"
 )
 
 // A Call is one program to run in a session.
@@ -20,6 +21,7 @@ type Call struct {
 	Key      Key
 	Terms    Terms
 	Request  tier.Request // Argv is not used; Env and Way are those of the session
+	Tier     string       // whose sandbox it is, where the session begins
 	Language string       // "python", "javascript", "shell"
 	Code     []byte
 	Secret   bool                        // the environment holds secrets: the session is never frozen, and hands nothing out unseen
@@ -54,6 +56,9 @@ func (x *Sessions) Run(ctx context.Context, c Call) (Result, error) {
 	if _, ok := languages[c.Language]; !ok {
 		return Result{}, refuse(sallyport.Invalid, "use python, javascript or shell", "sessions do not speak %.40q", c.Language)
 	}
+	if x.cfg.Hosts[c.Tier] == nil {
+		return Result{}, refuse(sallyport.Invalid, "run it without a session, or in another tier", "tier %.40q keeps no sessions", c.Tier)
+	}
 	if c.Job && c.Secret {
 		return Result{}, withheld
 	}
@@ -70,20 +75,25 @@ func (x *Sessions) Run(ctx context.Context, c Call) (Result, error) {
 	if box == nil {
 		return Result{}, sandboxError(s.why)
 	}
-	box.Label(c.Request.CallID)
 	for _, f := range c.Request.Files {
 		if err := s.put(f.Path, f.Content); err != nil {
 			return Result{}, err
 		}
 	}
-	if err := box.OpenWay(c.Request.Limits.Timeout); err != nil {
+	if err := box.Begin(c.Request.CallID, c.Request.Limits.Timeout); err != nil {
 		return Result{}, err
 	}
 	res, err := s.run(ctx, box, c)
-	res.ID, res.New, res.Duration = box.ID(), fresh, time.Since(began)
-	went := box.ShutWay()
-	res.Connections = append(went.Connections, s.denials()...)
-	res.Receipt = receipt(box.Receipt(went.Egress, c.Request.Limits), res)
+	res.ID, res.New, res.Duration = box.ID, fresh, time.Since(began)
+	held := box.End(c.Request.Limits)
+	res.Connections = append(held.Connections, s.denials()...)
+	res.Receipt = receipt(held.Receipt, res)
+	if err == nil && res.Job == 0 {
+		res.PeakMemory, res.LimitsHit = held.PeakMemory, held.LimitsHit
+	}
+	if res.Truncated {
+		res.LimitsHit = append(res.LimitsHit, tier.LimitOutput)
+	}
 	return res, err
 }
 
@@ -110,12 +120,11 @@ func check(c Call) error {
 }
 
 // run runs a program and follows it to its end.
-func (s *session) run(ctx context.Context, box *gvisor.Box, c Call) (res Result, err error) {
+func (s *session) run(ctx context.Context, box *stay.Kept, c Call) (res Result, err error) {
 	request, job, err := s.order(c)
 	if err != nil {
 		return res, err
 	}
-	box.LimitsHit() // what came before is not of this call
 	answers := s.ask(request)
 	if job != nil {
 		_, err := s.last(answers, nil)
@@ -126,30 +135,26 @@ func (s *session) run(ctx context.Context, box *gvisor.Box, c Call) (res Result,
 		res.Job = job.id
 		return res, nil
 	}
-	stdout, stderr := keep{max: c.Request.Limits.Output}, keep{max: c.Request.Limits.Output}
-	exit, why, err := s.follow(ctx, box, c, answers, func(r record) {
+	stdout, stderr := capture.Head{Max: c.Request.Limits.Output}, capture.Head{Max: c.Request.Limits.Output}
+	exit, why, err := s.follow(ctx, box, c, answers, func(r payload.Record) {
 		k := &stdout
-		if r.kind == payload.Stderr {
+		if r.Kind == payload.Stderr {
 			k = &stderr
 		}
-		if kept := k.add(r.data); c.Told != nil && len(kept) > 0 {
-			c.Told(r.kind == payload.Stderr, kept)
+		if kept := k.Add(r.Data); c.Told != nil && len(kept) > 0 {
+			c.Told(r.Kind == payload.Stderr, kept)
 		}
 	})
 	if err != nil {
 		return res, err
 	}
-	res.Stdout, res.Stderr, res.Truncated = stdout.kept, stderr.kept, stdout.truncated || stderr.truncated
-	res.PeakMemory = box.PeakMemory()
-	if res.LimitsHit = box.LimitsHit(); res.Truncated {
-		res.LimitsHit = append(res.LimitsHit, tier.LimitOutput)
-	}
+	res.Stdout, res.Stderr, res.Truncated = stdout.Kept, stderr.Kept, stdout.Truncated || stderr.Truncated
 	switch why {
 	case "":
-		res.status(exit.data)
+		res.status(exit.Data)
 		if !s.secret {
-			_, err = s.last(s.ask(payload.Append(nil, payload.Collect, nil)), func(r record) error {
-				res.Output.Note(r.kind, r.data)
+			_, err = s.last(s.ask(payload.Append(nil, payload.Collect, nil)), func(r payload.Record) error {
+				res.Output.Note(r.Kind, r.Data)
 				return nil
 			})
 		}
@@ -163,16 +168,14 @@ func (s *session) run(ctx context.Context, box *gvisor.Box, c Call) (res Result,
 }
 
 func (r *Result) status(data []byte) {
-	ws := unix.WaitStatus(payload.Uint32(data))
-	if r.ExitCode = ws.ExitStatus(); ws.Signaled() {
-		r.ExitCode, r.Signal = 128+int(ws.Signal()), unix.SignalName(ws.Signal())
-	}
+	r.ExitCode, r.Signal = tier.ExitOf(unix.WaitStatus(payload.Uint32(data)))
 	r.Lost, r.ended = len(data) > 4, true
 }
 
 // order is the request that runs a program.
 func (s *session) order(c Call) (request []byte, j *job, err error) {
 	lang := languages[c.Language]
+	s.spoke(c.Language)
 	b := split(nil, payload.Code, c.Code)
 	b = split(b, payload.Stdin, c.Request.Stdin)
 	argv := lang.resident
@@ -212,7 +215,7 @@ const oomPoll = 100 * time.Millisecond
 
 // follow waits for the end of a program. why says what ended it, and the
 // session, before its time.
-func (s *session) follow(ctx context.Context, box *gvisor.Box, c Call, answers <-chan record, output func(record)) (exit record, why string, err error) {
+func (s *session) follow(ctx context.Context, box *stay.Kept, c Call, answers <-chan payload.Record, output func(payload.Record)) (exit payload.Record, why string, err error) {
 	late := time.NewTimer(c.Request.Limits.Timeout)
 	defer late.Stop()
 	tick := time.NewTicker(oomPoll)
@@ -220,7 +223,7 @@ func (s *session) follow(ctx context.Context, box *gvisor.Box, c Call, answers <
 	for {
 		select {
 		case r := <-answers:
-			switch r.kind {
+			switch r.Kind {
 			case payload.Started:
 				late.Reset(c.Request.Limits.Timeout)
 			case payload.Stdout, payload.Stderr:
@@ -231,7 +234,7 @@ func (s *session) follow(ctx context.Context, box *gvisor.Box, c Call, answers <
 				}
 				return r, s.endedBy(), nil
 			case payload.Refused:
-				return r, "", refusal(r.data)
+				return r, "", refusal(r.Data)
 			default: // no part of this answer
 			}
 			continue
@@ -244,42 +247,27 @@ func (s *session) follow(ctx context.Context, box *gvisor.Box, c Call, answers <
 			s.end(string(tier.KilledByMemory))
 		case <-ctx.Done():
 			s.end("the caller went away")
-			return record{}, "", ctx.Err()
+			return payload.Record{}, "", ctx.Err()
 		case <-s.gone:
 		}
 		<-s.gone
 		drain(answers, output)
-		return record{}, s.why, nil
+		return payload.Record{}, s.why, nil
 	}
 }
 
 // drain takes the output that came before the end.
-func drain(answers <-chan record, output func(record)) {
+func drain(answers <-chan payload.Record, output func(payload.Record)) {
 	for {
 		select {
 		case r := <-answers:
-			if r.kind == payload.Stdout || r.kind == payload.Stderr {
+			if r.Kind == payload.Stdout || r.Kind == payload.Stderr {
 				output(r)
 			}
 		default:
 			return
 		}
 	}
-}
-
-// A keep keeps the first bytes of a stream.
-type keep struct {
-	max       int64
-	kept      []byte
-	truncated bool
-}
-
-// add returns what of b was kept.
-func (k *keep) add(b []byte) []byte {
-	room := min(k.max-int64(len(k.kept)), int64(len(b)))
-	k.truncated = k.truncated || room < int64(len(b))
-	k.kept = append(k.kept, b[:room]...)
-	return b[:room]
 }
 
 // refusal gives what process 1 refused words and a code.

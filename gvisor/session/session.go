@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/tier/stay"
 )
 
 // A Key finds a session.
@@ -27,13 +27,13 @@ type Key struct {
 
 // A Config bounds sessions. No field but Rest may be zero.
 type Config struct {
-	Host     *gvisor.Host
-	Max      int           // sessions at once
-	PerOwner int           // of one owner
-	Idle     time.Duration // without a call, after which a session ends
-	Life     time.Duration // after which it ends in any case
-	Rest     time.Duration // without a call, after which its state goes to disk, encrypted; 0: never
-	Dir      string        // for files without a name
+	Hosts    map[string]stay.Host // by tier
+	Max      int                  // sessions at once
+	PerOwner int                  // of one owner
+	Idle     time.Duration        // without a call, after which a session ends
+	Life     time.Duration        // after which it ends in any case
+	Rest     time.Duration        // without a call, after which its state goes to disk, encrypted; 0: never
+	Dir      string               // for files without a name
 }
 
 const (
@@ -104,7 +104,7 @@ func (x *Sessions) enter(ctx context.Context, k Key, terms Terms, may *Call) (s 
 		}
 		if fresh {
 			s.secret = may.Secret
-			err := s.begin(ctx, x.cfg.Host, may.Request)
+			err := s.begin(ctx, x.cfg.Hosts[may.Tier], may.Request)
 			if err != nil {
 				x.end(s, "it could not be started")
 			}
@@ -144,16 +144,23 @@ func (x *Sessions) find(k Key, terms Terms, may bool) (s *session, fresh bool, e
 	defer x.mu.Unlock()
 	if s := x.open[k]; s != nil && !s.over() {
 		if d := terms.differs(s.terms); len(d) > 0 {
-			return nil, false, refuse(sallyport.Conflict, "use another session name, or end this one with the tool sandbox_session",
+			return nil, false, refuse(sallyport.Conflict, "say the same as when it began, use another session name, or end this one with the tool sandbox_session",
 				"the session %q was made with another %s", k.Name, join(d))
 		}
 		return s, false, nil
 	}
-	switch {
-	case !may:
+	if !may {
 		return nil, false, unknown(k)
-	case x.closed:
-		return nil, false, refuse(sallyport.Unavailable, "start it again", "the sandbox host is closing")
+	}
+	s, err = x.place(k, terms)
+	return s, err == nil, err
+}
+
+// place makes a session that has no sandbox yet and whose turn is the caller's.
+// Preconditions: mu is held, and there is none of that key.
+func (x *Sessions) place(k Key, terms Terms) (*session, error) {
+	if x.closed {
+		return nil, refuse(sallyport.Unavailable, "start it again", "the sandbox host is closing")
 	}
 	own := 0
 	for other := range x.open {
@@ -162,15 +169,15 @@ func (x *Sessions) find(k Key, terms Terms, may bool) (s *session, fresh bool, e
 		}
 	}
 	if own >= x.cfg.PerOwner {
-		return nil, false, full("this agent has %d sessions, and may have no more", own)
+		return nil, full("this agent has %d sessions, and may have no more", own)
 	}
 	if len(x.open) >= x.cfg.Max {
-		return nil, false, full("all %d sessions of this gateway are in use", x.cfg.Max)
+		return nil, full("all %d sessions of this gateway are in use", x.cfg.Max)
 	}
-	s = newSession(k, terms)
+	s := newSession(k, terms)
 	s.turn <- struct{}{}
 	x.open[k] = s
-	return s, true, nil
+	return s, nil
 }
 
 // leave ends a turn.
