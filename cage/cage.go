@@ -32,15 +32,15 @@ type Config struct {
 	Programs string // folder of Program
 	Dir      string // runtime folder, absolute, 0700; one House at a time
 	FirstUID int    // of the uids that caged programs have, one each; 0 means some of this folder's own
-	Max      int    // children at once, at most 128. 0 means 64
+	Max      int    // children at once, at most 256. 0 means 64
 }
 
 // The uids of caged programs own nothing on the host. Each folder has others, since
 // the kernel counts processes by uid. systemd's list of uids leaves these to nobody.
 const (
 	lowestUID  = 1_900_000_000
-	uidsOf     = 128
-	uidFolders = 1_900_000
+	uidsOf     = 256
+	uidFolders = 950_000
 )
 
 // OpenFree opens a House in the first of base's folders that no living House uses.

@@ -15,12 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/cage/cagetest"
+	"sallyport.dev/sallyport/test/await"
+	"sallyport.dev/sallyport/tier/realtest"
 )
 
 func open(t testing.TB) *House {
 	t.Helper()
-	h, err := Open(Config{Programs: cagetest.Programs(t), Dir: filepath.Join(t.TempDir(), "run")})
+	realtest.Root(t)
+	h, err := Open(Config{Programs: realtest.Programs(t, Program), Dir: filepath.Join(t.TempDir(), "run")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,18 +217,18 @@ func TestReap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(Config{Programs: cagetest.Programs(t), Dir: h.cfg.Dir}); sallyport.CodeOf(err) != sallyport.Unavailable {
+	if _, err := Open(Config{Programs: realtest.Programs(t, Program), Dir: h.cfg.Dir}); sallyport.CodeOf(err) != sallyport.Unavailable {
 		t.Errorf("two houses have one folder: %v", err)
 	}
 	h.dir.Close() // as if it had been killed, but for the child
-	next, err := Open(Config{Programs: cagetest.Programs(t), Dir: h.cfg.Dir})
+	next, err := Open(Config{Programs: realtest.Programs(t, Program), Dir: h.cfg.Dir})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer next.Close()
 	select {
 	case <-c.Ended():
-	case <-time.After(10 * time.Second):
+	case <-time.After(await.Patience):
 		t.Error("a child outlived its house")
 	}
 }

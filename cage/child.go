@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	killPatience  = 10 * time.Second // until what was killed must be gone
-	startPatience = 10 * time.Second // until a child must have become its program
+	killPatience  = 30 * time.Second // until what was killed must be gone: it dies with its share of the processors
+	startPatience = time.Minute      // until a child must have become its program, on a machine with much to do
 	maxFiles      = 512              // descriptors of a child; see order.Kept
 )
 

@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	provePatience = 20 * time.Second // for all of it
+	provePatience = 2 * time.Minute  // for all of it, on a machine with much to do
+	endPatience   = 20 * time.Second // for a child to end with who started it
 	proveMemory   = 48 << 20         // of a child that tries things
 	proveData     = 128 << 20
 	proveThreads  = 16
@@ -231,7 +232,7 @@ func (b *bait) proveEnd(ctx context.Context) string {
 		return err.Error()
 	}
 	defer r.Close()
-	c, err := b.h.start(own, Spec{Program: b.h.program, Args: []string{Program, "attempt", "uid", "spin"}, Stdout: w, Memory: proveMemory, CPUs: 1, CPU: 10 * time.Second})
+	c, err := b.h.start(own, Spec{Program: b.h.program, Args: []string{Program, "attempt", "uid", "spin"}, Stdout: w, Memory: proveMemory, CPUs: 1, CPU: 2 * provePatience})
 	w.Close()
 	if err != nil {
 		return err.Error()
@@ -241,9 +242,13 @@ func (b *bait) proveEnd(ctx context.Context) string {
 		return err.Error()
 	}
 	own.Stop()
+	late := time.NewTimer(endPatience) // less than its time of the processors, which ends it too
+	defer late.Stop()
 	select {
 	case <-c.Ended():
 		return ""
+	case <-late.C:
+		return "a child outlived who started it"
 	case <-ctx.Done():
 		return "a child outlived who started it"
 	}
