@@ -27,6 +27,7 @@ type Host struct {
 	spawn     *child.Spawner
 	places    places.Places
 	pool      *pool.Pool[waitKey, *machine]
+	parked    *pool.Pool[waitKey, *machine]
 	making    chan struct{} // holds one while a snapshot is made
 	work      sync.WaitGroup
 
@@ -65,6 +66,7 @@ func Open(cfg Config) (*Host, error) {
 	}
 	h.life, h.close = context.WithCancel(context.Background())
 	h.pool = pool.New(cfg.Warm, pool.Care[waitKey, *machine]{Make: h.hatch, Alive: (*machine).alive, Discard: h.letGo})
+	h.parked = pool.New(cfg.Parked, pool.Care[waitKey, *machine]{Make: h.park, Alive: (*machine).fresh, Discard: h.letGo})
 	if err := h.take(); err != nil {
 		h.free()
 		return nil, err
@@ -139,6 +141,7 @@ func (h *Host) Close() error {
 	}
 	h.mu.Unlock()
 	h.pool.Close()
+	h.parked.Close()
 	h.work.Wait()
 	h.idle.Wait()
 	h.free()
@@ -158,6 +161,7 @@ func (h *Host) within(ctx context.Context) (context.Context, func()) {
 func (h *Host) free() {
 	h.close()
 	h.pool.Close()
+	h.parked.Close()
 	h.images.Close()
 	for _, r := range h.ready {
 		r.of.Close()

@@ -22,6 +22,7 @@ import (
 	"sallyport.dev/sallyport/microvm/microvmtest"
 	"sallyport.dev/sallyport/microvm/qemu"
 	"sallyport.dev/sallyport/microvm/vmm"
+	"sallyport.dev/sallyport/test/await"
 )
 
 // A deaf backend starts guests that never say anything, as a KVM does that takes
@@ -132,11 +133,11 @@ func status(t *testing.T, pid string, field string) string {
 // this process, which has none of that.
 func TestVMMIsConfined(t *testing.T) {
 	h := microvmtest.Open(t, func(c *microvm.Config) { c.FirstUID = testUID })
-	s, err := h.OpenSession(t.Context(), request("-"))
+	s, err := h.Keep(t.Context(), request("-"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer s.Destroy() //nolint:errcheck // the host's end tells
 	pids := vmms(testUID)
 	if len(pids) != 1 {
 		t.Fatalf("VMMs: %v", pids)
@@ -211,11 +212,7 @@ func TestKilledHostLeavesNothing(t *testing.T) {
 	}
 	_ = cmd.Process.Signal(syscall.SIGKILL)
 	_ = cmd.Wait()
-	for end := time.Now().Add(30 * time.Second); len(vmms(testUID+100)) > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("VMMs go on: %v", vmms(testUID+100))
-		}
-	}
+	await.That(t, "no VMM goes on", func() bool { return len(vmms(testUID+100)) == 0 })
 	left, _ := filepath.Glob(filepath.Join(c.Dir, "runs", "*"))
 	if len(left) == 0 {
 		t.Error("control: there is nothing to clean up")
@@ -238,7 +235,7 @@ func hold(t *testing.T, c microvm.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.OpenSession(t.Context(), request("-")); err != nil {
+	if _, err := h.Keep(t.Context(), request("-")); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("held")
@@ -274,9 +271,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 				t.Error("a run of a closed host ended well")
 			}
 		}
-		if left := vmms(c.FirstUID); len(left) > 0 {
-			t.Errorf("VMMs go on: %v", left)
-		}
+		await.That(t, "no VMM goes on", func() bool { return len(vmms(c.FirstUID)) == 0 })
 		if left, _ := filepath.Glob(filepath.Join(c.Dir, "runs", "*")); len(left) > 0 {
 			t.Errorf("left behind: %q", left)
 		}

@@ -27,7 +27,7 @@ func taken(t *testing.T) (u *run, theirs net.Conn) {
 	ours, theirs := net.Pipe()
 	h := &Host{machines: map[string]*machine{}, running: map[string]*run{}}
 	h.idle.Add(1)
-	m := &machine{h: h, words: make(chan record, 16), vm: still{}}
+	m := &machine{h: h, words: make(chan payload.Record, 16), vm: still{}}
 	m.talk(mux.New(ours, true, guest.Streams()...))
 	u = &run{h: h, m: m, r: tier.Request{Argv: []string{"sh"}, Limits: sallyport.DefaultLimits()}, id: "vm-1"}
 	u.ctx, u.cancel = context.WithCancelCause(context.Background())
@@ -42,7 +42,7 @@ func soonOver(t *testing.T, what string, f func()) {
 	go func() { defer close(over); f() }()
 	select {
 	case <-over:
-	case <-time.After(30 * time.Second):
+	case <-time.After(3 * time.Minute): // each is over within seconds where the machine is quiet
 		t.Fatalf("%s: it is waited for ever", what)
 	}
 }
@@ -70,8 +70,8 @@ func TestOrderOfADeafGuest(t *testing.T) {
 	t.Parallel()
 	u, _ := taken(t)
 	u.r.Limits.Timeout, u.next = 50*time.Millisecond, make([]byte, payload.MaxOrder)
-	report := make(chan record, 1)
-	report <- record{payload.Started, nil}
+	report := make(chan payload.Record, 1)
+	report <- payload.Record{Kind: payload.Started, Data: nil}
 	u.report = report
 	soonOver(t, "an order", u.wait)
 	if !errors.Is(u.end, tier.ErrTimeout) {
@@ -79,40 +79,58 @@ func TestOrderOfADeafGuest(t *testing.T) {
 	}
 }
 
-// A session whose guest takes nothing in, or does not answer a freeze, ends, and
-// what waits with it.
+// A session whose guest says nothing more is not waited for; one that may be held,
+// or that talks out of turn, ends.
 func TestSessionOfADeafGuest(t *testing.T) {
 	t.Parallel()
-	for name, ask := range map[string]func(*Session) error{
-		"a run": func(s *Session) error {
-			_, err := s.Run(t.Context(), "shell", make([]byte, 1<<20), nil)
-			return err
-		},
-		"a fork": func(s *Session) error {
+	open := func(t *testing.T) (s *Session, theirs net.Conn) {
+		u, theirs := taken(t)
+		return &Session{u: u}, theirs
+	}
+	t.Run("it does not tell how it is", func(t *testing.T) {
+		s, theirs := open(t)
+		go io.Copy(io.Discard, theirs) //nolint:errcheck // it reads, and lets nothing more come
+		soonOver(t, "its memory", func() {
+			if s.OutOfMemory() || s.OutOfMemory() {
+				t.Error("it is out of memory")
+			}
+		})
+	})
+	t.Run("it takes nothing in", func(t *testing.T) {
+		t.Parallel()
+		s, theirs := open(t)
+		go io.Copy(io.Discard, theirs) //nolint:errcheck // it reads, and lets nothing more come
+		soonOver(t, "an order", func() {
+			if n, err := (orders{s.u.m}).Write(make([]byte, 1<<20)); err == nil || n == 1<<20 {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+		})
+	})
+	t.Run("it is not frozen", func(t *testing.T) {
+		s, theirs := open(t)
+		go tells(theirs, guest.Counted)
+		soonOver(t, "a fork", func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
-			_, err := s.save(ctx)
-			if err == nil {
+			if _, err := s.save(ctx); err == nil {
 				t.Error("it was frozen")
 			}
-			_, err = s.Run(t.Context(), "shell", []byte("true"), nil)
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			u, theirs := taken(t)
-			go io.Copy(io.Discard, theirs) //nolint:errcheck // it reads, and lets nothing more come
-			u.r.Limits.Timeout = 200 * time.Millisecond
-			s := &Session{u: u, leave: func() {}}
-			s.live(u.m)
-			soonOver(t, name, func() {
-				if err := ask(s); name == "a fork" && err == nil {
-					t.Error("a session goes on whose guest may be held")
-				}
-			})
-			soonOver(t, "the end", func() { <-u.m.mux.Done() })
 		})
-	}
+		soonOver(t, "the end", func() { <-s.u.m.mux.Done() })
+	})
+	t.Run("it says something else", func(t *testing.T) {
+		s, theirs := open(t)
+		go tells(theirs, guest.Renewed)
+		soonOver(t, "the end", func() { s.OutOfMemory(); <-s.u.m.mux.Done() })
+	})
+}
+
+// tells answers the first word of a host, and then says no more.
+func tells(theirs net.Conn, k payload.Kind) {
+	s := mux.New(theirs, false, guest.Streams()...)
+	s.Start()
+	_, _, _ = payload.Read(s.Stream(guest.Control))
+	_, _ = s.Stream(guest.Control).Write(payload.Append(nil, k, guest.Ending{}.Append(nil)))
 }
 
 // What a guest says once the program runs may be the program's words: it cannot
@@ -120,19 +138,32 @@ func TestSessionOfADeafGuest(t *testing.T) {
 func TestWordsOfTheProgram(t *testing.T) {
 	u, _ := taken(t)
 	honest := payload.Facts{Procs: 7, Disk: 9, NoNewPrivs: true, Kernel: "honest"}
-	u.note(record{payload.Started, honest.Append(nil)})
-	u.note(record{payload.Started, payload.Facts{Procs: 70000, Kernel: "lie"}.Append(nil)})
+	u.note(payload.Record{Kind: payload.Started, Data: honest.Append(nil)})
+	u.note(payload.Record{Kind: payload.Started, Data: payload.Facts{Procs: 70000, Kernel: "lie"}.Append(nil)})
 	if u.m.facts.Kernel != "honest" || u.m.facts.Procs != 7 {
 		t.Errorf("%+v", u.m.facts)
 	}
-	u.note(record{payload.Failed, append(payload.AppendUint32(nil, uint32(unix.ENOENT)), "sh: no"...)})
+	u.note(payload.Record{Kind: payload.Failed, Data: append(payload.AppendUint32(nil, uint32(unix.ENOENT)), "sh: no"...)})
 	if res, err := u.concluded(tier.Result{}, false); err == nil || errors.Is(err, sallyport.ErrNotExecuted) {
 		t.Errorf("%+v %v", res, err)
 	}
 	before, _ := taken(t) // and the other way round
-	before.note(record{payload.Failed, append(payload.AppendUint32(nil, uint32(unix.ENOENT)), "sh: no"...)})
+	before.note(payload.Record{Kind: payload.Failed, Data: append(payload.AppendUint32(nil, uint32(unix.ENOENT)), "sh: no"...)})
 	if res, err := before.concluded(tier.Result{}, false); err != nil || res.ExitCode != 127 {
 		t.Errorf("%+v %v", res, err)
+	}
+}
+
+// A run that is stopped as its program starts is not told of as one that never began.
+func TestStoppedAsItStarts(t *testing.T) {
+	u, _ := taken(t)
+	report := make(chan payload.Record, 1)
+	report <- payload.Record{Kind: payload.Started}
+	close(report)
+	u.report, u.end = report, tier.ErrStopped
+	u.hearOut()
+	if res, err := u.concluded(tier.Result{}, false); err != nil || res.KilledBy != tier.KilledByCaller {
+		t.Errorf("%+v, %v", res, err)
 	}
 }
 
@@ -153,7 +184,7 @@ func TestEndsOfAProgram(t *testing.T) {
 		u.started = true
 		over := false
 		for _, status := range c.said {
-			over = u.note(record{payload.Exit, payload.AppendUint32(nil, status)})
+			over = u.note(payload.Record{Kind: payload.Exit, Data: payload.AppendUint32(nil, status)})
 		}
 		if res, err := u.concluded(tier.Result{}, false); res.ExitCode != c.code || over != c.over || (err != nil) != c.err {
 			t.Errorf("%s: %d, over %v, %v", name, res.ExitCode, over, err)
@@ -166,14 +197,14 @@ func TestWayOfAGuestThatEnds(t *testing.T) {
 	u, _ := taken(t)
 	b := &broker{}
 	u.h.cfg.Broker, u.m.dir, u.r.Way.Reach = b, t.TempDir(), []string{"example.com:443"}
-	s := &Session{u: u, leave: func() {}}
-	if err := s.openWay(); err != nil || b.open != 1 {
+	s := &Session{u: u}
+	if err := s.open(time.Minute); err != nil || b.open != 1 {
 		t.Fatal(err)
 	}
 	u.way.close()
 	u.m.dir = t.TempDir()
 	u.cancel(tier.ErrClosed)
-	if err := s.openWay(); !errors.Is(err, tier.ErrClosed) || b.open != 0 {
+	if err := s.open(time.Minute); !errors.Is(err, tier.ErrClosed) || b.open != 0 {
 		t.Errorf("%v, %d ways are open", err, b.open)
 	}
 }
@@ -263,13 +294,13 @@ func hungUp(c net.Conn) (yes bool) {
 // bounded, and what was told before the program ran is not told again.
 func TestHostileReports(t *testing.T) {
 	u := &run{m: &machine{known: true, facts: payload.Facts{Kernel: "true", NoNewPrivs: true}}}
-	if u.note(record{payload.Started, payload.Facts{Kernel: "forged"}.Append(nil)}); u.m.facts.Kernel != "true" {
+	if u.note(payload.Record{Kind: payload.Started, Data: payload.Facts{Kernel: "forged"}.Append(nil)}); u.m.facts.Kernel != "true" {
 		t.Error("the facts of a receipt were forged after the start")
 	}
-	u.note(record{payload.Artifact, append(make([]byte, 8), "file"...)})
+	u.note(payload.Record{Kind: payload.Artifact, Data: append(make([]byte, 8), "file"...)})
 	over := false
 	for range 100 {
-		if over = u.note(record{payload.Data, make([]byte, payload.MaxRecord)}); over {
+		if over = u.note(payload.Record{Kind: payload.Data, Data: make([]byte, payload.MaxRecord)}); over {
 			break
 		}
 	}
@@ -278,20 +309,20 @@ func TestHostileReports(t *testing.T) {
 	}
 	u = &run{m: &machine{}}
 	for i := 0; i < 10*payload.MaxEntries && u.end == nil; i++ {
-		u.note(record{payload.LeftOut, make([]byte, 300)})
+		u.note(payload.Record{Kind: payload.LeftOut, Data: make([]byte, 300)})
 	}
 	if !errors.Is(u.end, errFlood) {
 		t.Errorf("%d names were kept", len(u.output.LeftOut))
 	}
 	honest := &run{m: &machine{}}
 	for range payload.MaxEntries { // as many as process 1 tells
-		honest.note(record{payload.LeftOut, make([]byte, 263)})
+		honest.note(payload.Record{Kind: payload.LeftOut, Data: make([]byte, 263)})
 	}
 	if honest.end != nil || len(honest.output.LeftOut) != payload.MaxEntries {
 		t.Errorf("control: %d names were kept, %v", len(honest.output.LeftOut), honest.end)
 	}
 	for range 100 {
-		honest.note(record{payload.Denied, []byte("example.com:443")})
+		honest.note(payload.Record{Kind: payload.Denied, Data: []byte("example.com:443")})
 	}
 	if len(honest.denied) > payload.MaxDenied {
 		t.Errorf("%d refusals were kept", len(honest.denied))

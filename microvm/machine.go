@@ -30,20 +30,16 @@ type machine struct {
 	group  cgroup.Group
 	vm     vmm.VM
 	mux    *mux.Session
-	words  chan record // on the control stream; closed with the session
+	words  chan payload.Record // on the control stream; closed with the session
 	bounds guest.Bounds
 	facts  payload.Facts
-	known  bool // facts are
-	waited bool // for its request
+	known  bool   // facts are
+	waited bool   // for its request
+	of     *ready // that a machine that is parked will be made of
 	kind
 
 	once sync.Once
 	dead error
-}
-
-type record struct {
-	kind payload.Kind
-	data []byte
 }
 
 // vmmOverhead is what a VMM takes beside the guest's memory (the emulator's
@@ -64,7 +60,7 @@ func ramOf(memory int64) int64 {
 
 // place makes what a machine lives in.
 func (h *Host) place(memory int64, cpus float64) (m *machine, p vmm.Place, err error) {
-	m = &machine{h: h, id: newID(), began: time.Now(), words: make(chan record, 16)}
+	m = &machine{h: h, id: newID(), began: time.Now(), words: make(chan payload.Record, 16)}
 	m.dir = filepath.Join(h.runsDir(), m.id)
 	h.mu.Lock()
 	switch {
@@ -110,7 +106,7 @@ func (m *machine) destroy() error {
 			errs = append(errs, m.mux.Close())
 		}
 		if len(m.group.Dirs()) > 0 && m.dir != "" {
-			errs = append(errs, m.group.Kill(killPatience), m.group.Remove())
+			errs = append(errs, m.group.Kill(gonePatience), m.group.Remove())
 		}
 		errs = append(errs, os.RemoveAll(m.dir))
 		if err := errors.Join(errs...); err != nil {
@@ -140,7 +136,7 @@ func (m *machine) talk(s *mux.Session) {
 				return
 			}
 			select {
-			case m.words <- record{k, data}:
+			case m.words <- payload.Record{Kind: k, Data: data}:
 			case <-s.Done():
 				return
 			}
@@ -170,12 +166,12 @@ func (m *machine) hear(ctx context.Context, want payload.Kind, patience time.Dur
 		switch {
 		case !ok:
 			return nil, errors.Join(errGone, m.mux.Err())
-		case r.kind == guest.Trouble:
-			return nil, fmt.Errorf("the guest says: %.300q", r.data)
-		case r.kind != want:
-			return nil, fmt.Errorf("the guest says %q where %q was due", r.kind, want)
+		case r.Kind == guest.Trouble:
+			return nil, fmt.Errorf("the guest says: %.300q", r.Data)
+		case r.Kind != want:
+			return nil, fmt.Errorf("the guest says %q where %q was due", r.Kind, want)
 		}
-		return r.data, nil
+		return r.Data, nil
 	case <-late.C:
 		return nil, errBoot
 	case <-ctx.Done():

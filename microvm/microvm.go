@@ -44,6 +44,7 @@ type Config struct {
 	MaxRuns  int         // at once. 0 means 8
 	Queue    int         // runs that may wait for one of MaxRuns to end; more are refused
 	Warm     int         // guests that wait, restored, for the next request of their kind; 0 means none
+	Parked   int         // VMMs that were started for a snapshot, for what finds no guest that waits; 0 means none
 	Broker   tier.Broker // nil refuses requests that are to reach something
 	FirstUID int         // of 100 that VMMs run as. 0 means 65600
 
@@ -70,10 +71,12 @@ const (
 
 // How long things may take.
 const (
-	bootPatience = 20 * time.Second // from a guest that answers to the program's first instruction
-	killPatience = 5 * time.Second  // until a killed guest must be gone
+	bootPatience = 60 * time.Second // from a guest that answers to the program's first instruction, on a machine with much to do
+	killPatience = 10 * time.Second // for a guest to take in what is said to it, and to end by itself
+	wordPatience = 5 * time.Second  // for a last word that may be done without
+	gonePatience = 30 * time.Second // until a killed guest must be gone
 	soon         = 3 * time.Second  // for a guest to answer, with hardware's help
-	late         = 60 * time.Second // the same by software emulation, on a machine with much to do
+	late         = 3 * time.Minute  // the same by software emulation, on a machine with much to do
 )
 
 // helloPatience is how long a guest may take to boot.

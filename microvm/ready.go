@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/ahead"
 	"sallyport.dev/sallyport/microvm/guest"
 	"sallyport.dev/sallyport/microvm/mux"
 	"sallyport.dev/sallyport/microvm/snapshot"
 	"sallyport.dev/sallyport/microvm/vmm"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/ahead"
 	"sallyport.dev/sallyport/tier/payload"
 )
 
@@ -56,11 +56,12 @@ func (h *Host) made(c vmm.Identity, k kind) snapshot.Made {
 	return m
 }
 
-// machineOf is what a guest of a kind is.
+// machineOf is what a guest of a kind is. The last word is for process 1: signals
+// between its threads are work that it does without.
 func (h *Host) machineOf(k kind, image *os.File) vmm.Machine {
 	return vmm.Machine{
 		Memory: k.ram, Kernel: h.kernel.Image, Initrd: h.kernel.Initrd, ACPI: h.kernel.Kernel.ACPI, Root: image,
-		Append: "quiet reboot=t panic=-1 init_on_alloc=0 init_on_free=0 random.trust_cpu=on lsm= audit=0",
+		Append: "quiet reboot=t panic=-1 init_on_alloc=0 init_on_free=0 random.trust_cpu=on lsm= audit=0 GODEBUG=asyncpreemptoff=1",
 	}
 }
 
@@ -244,7 +245,7 @@ func (m *machine) awaitReady(ctx context.Context) error {
 }
 
 // waitPatience bounds the start of an interpreter, which is slow when emulated.
-const waitPatience = 60 * time.Second
+const waitPatience = 2 * time.Minute
 
 // launch makes the sandbox in a guest.
 func (m *machine) launch(ctx context.Context, l guest.Launch) error {
@@ -252,23 +253,6 @@ func (m *machine) launch(ctx context.Context, l guest.Launch) error {
 		return err
 	}
 	return m.heed(ctx, bootPatience)
-}
-
-// restore makes a guest of a snapshot. It runs, and is held until it is renewed.
-func (h *Host) restore(ctx context.Context, c *chosen, k kind, r *ready, image *os.File, memory int64, cpus float64) (*machine, error) {
-	m, p, err := h.place(memory, cpus)
-	if err != nil {
-		return nil, err
-	}
-	if m.vm, err = c.backend.Restore(ctx, p, h.machineOf(k, image), r.of); err == nil {
-		err = m.vm.Resume(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, m.destroy())
-	}
-	m.kind, m.facts, m.known, m.bounds = k, r.facts, k.started, r.bounds
-	m.talk(mux.Continue(m.vm.Agent(), true, r.streams))
-	return m, nil
 }
 
 // appendNature writes what a sandbox is like, whatever runs in it.

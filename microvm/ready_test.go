@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"sallyport.dev/sallyport/gvisor/ahead"
 	"sallyport.dev/sallyport/microvm/vmm"
+	"sallyport.dev/sallyport/tier/ahead"
 )
 
 // Callers name their scripts as they like: the snapshots that are held, and the

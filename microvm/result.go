@@ -2,14 +2,15 @@ package microvm
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/microvm/guest"
+	"sallyport.dev/sallyport/microvm/vmm"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/payload"
 )
 
 // conclude destroys the machine and tells how the run ended.
@@ -25,7 +26,7 @@ func (u *run) conclude() (tier.Result, error) {
 	oom := u.ending != nil && u.ending.OOMKills > 0 || u.m.group.OOMKills() > 0
 	passed := u.way.close()
 	res := tier.Result{
-		ID: u.id, Stdout: u.stdout.bytes, Stderr: u.stderr.bytes, Truncated: u.stdout.truncated || u.stderr.truncated,
+		ID: u.id, Stdout: u.stdout.Kept, Stderr: u.stderr.Kept, Truncated: u.stdout.Truncated || u.stderr.Truncated,
 		Connections: append(passed.Connections, tier.Denials(u.denied)...), Output: u.output,
 		Receipt: u.receipt(passed.Egress), PeakMemory: min(u.m.group.Peak(), u.m.bounds.Memory),
 	}
@@ -48,14 +49,23 @@ func (u *run) settle() {
 	late := time.AfterFunc(killPatience, func() { u.m.mux.Close() })
 	defer late.Stop()
 	if u.report != nil {
-		for rec := range u.report {
-			if u.end == nil {
-				u.note(rec)
-			}
+		u.hearOut()
+	}
+	<-u.stdout.Done
+	<-u.stderr.Done
+}
+
+// hearOut takes what was reported before the end. Whatever ended the run, a program that
+// had started is not told of as one that had not.
+func (u *run) hearOut() {
+	for rec := range u.report {
+		switch {
+		case u.end == nil:
+			u.note(rec)
+		case rec.Kind == payload.Started:
+			u.started = true
 		}
 	}
-	<-u.stdout.done
-	<-u.stderr.done
 }
 
 func limitsHit(e guest.Ending) (hit []string) {
@@ -70,27 +80,16 @@ func limitsHit(e guest.Ending) (hit []string) {
 
 // concluded adds to a result how the program ended.
 func (u *run) concluded(res tier.Result, oom bool) (tier.Result, error) {
-	switch {
-	case u.failed != nil && !oom:
+	if u.failed != nil && !oom {
 		return u.failed.Result(res, u.r.Argv[0])
-	case oom:
-		res.KilledBy, res.Receipt.Exit = tier.KilledByMemory, string(tier.KilledByMemory)
-	case u.status == nil && errors.Is(u.end, tier.ErrTimeout):
-		res.KilledBy, res.Receipt.Exit = tier.KilledByTimeout, string(tier.KilledByTimeout)
-	case u.status == nil && errors.Is(u.end, tier.ErrStopped) && u.started:
-		res.KilledBy, res.Receipt.Exit = tier.KilledByCaller, "signaled"
 	}
-	switch {
-	case u.status != nil && u.status.Signaled():
-		res.ExitCode, res.Signal = 128+int(u.status.Signal()), unix.SignalName(u.status.Signal())
-	case u.status != nil:
-		res.ExitCode = u.status.ExitStatus()
-	case res.KilledBy != "":
-		res.ExitCode, res.Signal = 128+int(unix.SIGKILL), "SIGKILL"
-	default:
+	if end := (tier.End{Status: u.status, OOM: oom, Started: u.started, Why: u.end}); !end.Complete(&res) {
 		cause := u.end
 		if cause == nil {
 			cause = errors.Join(errGone, u.m.mux.Err())
+			if t, ok := u.m.vm.(vmm.Teller); ok {
+				cause = fmt.Errorf("%w; %s", cause, t.Ended())
+			}
 		}
 		return res, u.sandboxError(cause)
 	}
@@ -127,12 +126,6 @@ func (u *run) receipt(e sallyport.AppliedEgress) sallyport.Receipt {
 	}
 	if r.Egress.Rules == nil {
 		r.Egress.Rules = []string{}
-	}
-	switch {
-	case u.status != nil && u.status.Signaled():
-		r.Exit = "signaled"
-	case u.status != nil:
-		r.Exit = "exited"
 	}
 	return r
 }

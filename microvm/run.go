@@ -3,15 +3,18 @@ package microvm
 import (
 	"context"
 	"errors"
+	"io"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/ahead"
 	"sallyport.dev/sallyport/microvm/guest"
 	"sallyport.dev/sallyport/microvm/mux"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/ahead"
+	"sallyport.dev/sallyport/tier/capture"
 	"sallyport.dev/sallyport/tier/payload"
 )
 
@@ -27,8 +30,8 @@ type run struct {
 	cancel context.CancelCauseFunc
 
 	way            *way
-	stdout, stderr *kept
-	report         <-chan record
+	stdout, stderr *capture.Stream
+	report         <-chan payload.Record
 	next           []byte // order of the interpreter that waits, where files come first
 
 	started bool
@@ -128,10 +131,10 @@ func (u *run) begin() error {
 	if u.way, err = u.h.openWay(u.m, u.id, u.r.Way, l.Timeout+bootPatience+killPatience); err != nil {
 		return err
 	}
-	told := oneByOne(u.r.Told)
-	u.stdout = keep(u.m.mux.Stream(guest.Stdout), l.Output, told, false)
-	u.stderr = keep(u.m.mux.Stream(guest.Stderr), l.Output, told, true)
-	u.report = readReport(u.m.mux.Stream(guest.Report))
+	u.stdout = capture.Start(io.NopCloser(u.m.mux.Stream(guest.Stdout)), l.Output)
+	u.stderr = capture.Start(io.NopCloser(u.m.mux.Stream(guest.Stderr)), l.Output)
+	capture.Tell(u.stdout, u.stderr, u.r.Told)
+	u.report = payload.Report(io.NopCloser(u.m.mux.Stream(guest.Report)), math.MaxInt)
 	go u.input()
 	orders := u.orders()
 	if orders == nil {
@@ -210,22 +213,6 @@ func (u *run) command(order []byte) {
 	}()
 }
 
-// readReport decodes the records of process 1 until its stream ends.
-func readReport(s *mux.Stream) <-chan record {
-	out := make(chan record, 8+payload.MaxDenied)
-	go func() {
-		defer close(out)
-		for {
-			k, data, err := payload.Read(s)
-			if err != nil {
-				return
-			}
-			out <- record{k, data}
-		}
-	}()
-	return out
-}
-
 // wait follows the run until it is over, for whatever reason.
 func (u *run) wait() {
 	patience := time.NewTimer(bootPatience)
@@ -273,7 +260,7 @@ func (u *run) stop(why error) {
 	if !errors.Is(why, tier.ErrTimeout) || u.m.say(guest.Count, nil) != nil {
 		return
 	}
-	if b, err := u.m.hear(context.Background(), guest.Counted, time.Second); err == nil {
+	if b, err := u.m.hear(context.Background(), guest.Counted, wordPatience); err == nil {
 		if e, ok := guest.ParseEnding(b); ok {
 			u.ending = &e
 		}
@@ -281,9 +268,9 @@ func (u *run) stop(why error) {
 }
 
 // noteWord takes a word of the guest's process 1, and says whether it was its last.
-func (u *run) noteWord(rec record) bool {
-	if rec.kind == guest.Ended {
-		if e, ok := guest.ParseEnding(rec.data); ok {
+func (u *run) noteWord(rec payload.Record) bool {
+	if rec.Kind == guest.Ended {
+		if e, ok := guest.ParseEnding(rec.Data); ok {
 			u.ending = &e
 		}
 		return true
@@ -293,11 +280,11 @@ func (u *run) noteWord(rec record) bool {
 }
 
 // note keeps what process 1 of the sandbox reported, and says whether the run is over.
-func (u *run) note(rec record) bool {
-	switch rec.kind {
+func (u *run) note(rec payload.Record) bool {
+	switch rec.Kind {
 	case payload.Started:
-		if !u.started && !u.m.known && len(rec.data) > 0 { // what is told once the program runs may be the program's
-			u.m.facts, u.m.known = payload.ParseFacts(rec.data)
+		if !u.started && !u.m.known && len(rec.Data) > 0 { // what is told once the program runs may be the program's
+			u.m.facts, u.m.known = payload.ParseFacts(rec.Data)
 		}
 		u.started = true
 		if u.next != nil {
@@ -305,16 +292,16 @@ func (u *run) note(rec record) bool {
 			u.next = nil
 		}
 	case payload.Heard:
-		if u.r.Talk == nil || !u.r.Talk.Hear(rec.data) {
+		if u.r.Talk == nil || !u.r.Talk.Hear(rec.Data) {
 			u.end = errFlood
 			return true
 		}
 	case payload.Denied:
 		if len(u.denied) < payload.MaxDenied {
-			u.denied = append(u.denied, string(rec.data))
+			u.denied = append(u.denied, string(rec.Data))
 		}
 	case payload.Exit:
-		ws := unix.WaitStatus(payload.Uint32(rec.data))
+		ws := unix.WaitStatus(payload.Uint32(rec.Data))
 		if u.status != nil || !ws.Exited() && !ws.Signaled() {
 			u.end = errUndue
 			return true
@@ -325,17 +312,17 @@ func (u *run) note(rec record) bool {
 			u.end = errUndue
 			return true
 		}
-		u.failed = tier.ParseStartFailure(rec.data)
+		u.failed = tier.ParseStartFailure(rec.Data)
 		return true
 	case payload.Done:
 		u.over = u.status != nil
 		return true
 	default:
-		if u.told += len(rec.data) + recordCost; u.told > maxTold { // process 1 keeps to less
+		if u.told += len(rec.Data) + recordCost; u.told > maxTold { // process 1 keeps to less
 			u.end = errFlood
 			return true
 		}
-		u.output.Note(rec.kind, rec.data)
+		u.output.Note(rec.Kind, rec.Data)
 	}
 	return false
 }

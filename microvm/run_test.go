@@ -35,8 +35,8 @@ func run(t *testing.T, h *microvm.Host, r tier.Request) tier.Result {
 }
 
 // What a program does and is refused in a microVM, in both ways in which one is
-// made: with its sandbox started in the snapshot, and without. The tests of all
-// tiers (tier/tiertest) ask for more.
+// made: with its sandbox started in the snapshot, and without. What every tier must do
+// the tests of all tiers (tier/tiertest) ask for.
 func TestRun(t *testing.T) {
 	h := microvmtest.Open(t)
 	platform, err := h.Probe(t.Context(), "default")
@@ -66,11 +66,9 @@ func TestRun(t *testing.T) {
 		alter func(*sallyport.Limits)
 		want  func(tier.Result) bool
 	}{
-		"not there":  {r: request("nosuch"), want: func(r tier.Result) bool { return r.ExitCode == 127 }},
 		"not to run": {r: request("/etc/passwd"), want: func(r tier.Result) bool { return r.ExitCode == 126 }},
-		"signal":     {r: request("sh", "-c", "kill -SEGV $$"), want: func(r tier.Result) bool { return r.ExitCode == 139 && r.Signal == "SIGSEGV" }},
-		"deadline": {r: request("sh", "-c", "echo so far; sleep 1000"), alter: func(l *sallyport.Limits) { l.Timeout = 2 * time.Second }, want: func(r tier.Result) bool {
-			return r.KilledBy == tier.KilledByTimeout && r.ExitCode == 137 && string(r.Stdout) == "so far\n"
+		"traced": {r: request("python3", "-c", "import ctypes, os; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0), flush=True); os.kill(os.getpid(), 11)"), want: func(r tier.Result) bool {
+			return string(r.Stdout) == "0\n" && r.ExitCode == 139 && r.Signal == "SIGSEGV"
 		}},
 		"memory": {r: request("python3", "-c", "x = bytearray(200 << 20)"), alter: func(l *sallyport.Limits) { l.Memory = 64 << 20 }, want: func(r tier.Result) bool { return r.KilledBy == tier.KilledByMemory && r.PeakMemory > 60<<20 }},
 		"shared": {r: request("python3", "-c", "import mmap\nm = mmap.mmap(-1, 160 << 20)\nfor i in range(0, len(m), 4096): m[i] = 1"), alter: func(l *sallyport.Limits) { l.Memory = 96 << 20 }, want: func(r tier.Result) bool { return r.KilledBy == tier.KilledByMemory }},
@@ -78,11 +76,7 @@ func TestRun(t *testing.T) {
 		"disk": {r: request("sh", "-c", "head -c 80000000 /dev/zero >big; rm big; df -k /tmp | tail -1"), want: func(r tier.Result) bool {
 			return strings.Join(r.LimitsHit, "") == tier.LimitDisk && strings.Contains(string(r.Stdout), " 65536 ")
 		}},
-		"processes":  {r: request("sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 1 & done; wait"), alter: func(l *sallyport.Limits) { l.Processes = 4 }, want: func(r tier.Result) bool { return strings.Join(r.LimitsHit, "") == tier.LimitProcesses }},
-		"output":     {r: request("sh", "-c", "head -c 3000000 /dev/zero"), want: func(r tier.Result) bool { return r.Truncated && len(r.Stdout) == 1<<20 && r.ExitCode == 0 }},
-		"artifacts":  {r: request("sh", "-c", "echo x >$SALLYPORT_OUTPUT/a.txt"), want: func(r tier.Result) bool { return len(r.Output.Files) == 1 && r.Output.Files[0].Path == "a.txt" }},
-		"no network": {r: request("python3", "-c", "import socket; socket.create_connection(('1.1.1.1', 80))"), want: func(r tier.Result) bool { return strings.Contains(string(r.Stderr), "unreachable") }},
-		"background": {r: request("sh", "-c", "setsid sleep 1000 & echo done"), want: func(r tier.Result) bool { return string(r.Stdout) == "done\n" && r.ExitCode == 0 }},
+		"artifacts": {r: request("sh", "-c", "echo x >$SALLYPORT_OUTPUT/a.txt"), want: func(r tier.Result) bool { return len(r.Output.Files) == 1 && r.Output.Files[0].Path == "a.txt" }},
 		"a refusal": {r: request("curl", "-s", "http://example.com/"), want: func(r tier.Result) bool {
 			return len(r.Connections) == 1 && strings.Contains(string(r.Stdout), "egress_denied")
 		}},
@@ -108,10 +102,10 @@ func TestReadingBesideMemory(t *testing.T) {
 import subprocess
 x = bytearray(180 << 20)
 for i in range(0, len(x), 4096): x[i] = 1
-subprocess.run("for i in 1 2 3; do find /usr -xdev -type f -print0 | xargs -0 cat >/dev/null; done", shell=True, check=True)
+subprocess.run("find /usr -xdev -type f -print0 | xargs -0 cat >/dev/null", shell=True, check=True)
 print("read")
 `)
-	r.Limits.Memory, r.Limits.Timeout = 256<<20, 3*time.Minute
+	r.Limits.Memory, r.Limits.Timeout = 256<<20, 10*time.Minute
 	if res := run(t, h, r); string(res.Stdout) != "read\n" || res.KilledBy != "" {
 		t.Errorf("killed by %q, peak %d MiB: %q %.300q", res.KilledBy, res.PeakMemory>>20, res.Stdout, res.Stderr)
 	}

@@ -2,14 +2,18 @@ package microvm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/ahead"
 	"sallyport.dev/sallyport/microvm/guest"
+	"sallyport.dev/sallyport/microvm/qemu"
+	"sallyport.dev/sallyport/microvm/vmm"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/ahead"
 )
 
 // A machine that waits was made of a snapshot, is another than all others, and is
@@ -47,13 +51,19 @@ func unique(k ahead.Kind) ahead.Kind {
 	return k
 }
 
+// madeOf is what a machine is made of that nobody waits for: by whom, of which snapshot
+// and image.
+func (h *Host) madeOf(k kind) (c *chosen, r *ready, image *os.File, err error) {
+	if c, r = h.decided(), h.have(k); c == nil || r == nil {
+		return nil, nil, nil, fmt.Errorf("there is no snapshot of %q yet", k.program)
+	}
+	image, _, err = h.images.Find(h.cfg.Images, k.image)
+	return c, r, image, err
+}
+
 // hatch makes a machine that waits.
 func (h *Host) hatch(k waitKey) (*machine, error) {
-	c, r := h.decided(), h.have(k.kind)
-	if c == nil || r == nil {
-		return nil, fmt.Errorf("there is no snapshot of %q yet", k.program)
-	}
-	image, _, err := h.images.Find(h.cfg.Images, k.image)
+	c, r, image, err := h.madeOf(k.kind)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +71,7 @@ func (h *Host) hatch(k waitKey) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = m.renew(h.life, guest.Bounds{}, bootPatience)
+	err = errors.Join(m.renew(h.life, guest.Bounds{}, bootPatience), m.rehearse())
 	if err == nil {
 		err = m.vm.Pause(h.life)
 	}
@@ -70,6 +80,25 @@ func (h *Host) hatch(k waitKey) (*machine, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// rehearsal is about how long an interpreter takes to do once what programs do, in an
+// emulated guest. What is paused before its end goes on with it when it is taken.
+const rehearsal = 400 * time.Millisecond
+
+// rehearse has an emulator translate what a program will need of it.
+func (m *machine) rehearse() error {
+	order := m.program.Rehearsal()
+	if order == nil || m.h.decided().id.Accel != qemu.TCG {
+		return nil
+	}
+	_, err := m.mux.Stream(guest.Line).Write(order)
+	select {
+	case <-time.After(rehearsal):
+	case <-m.mux.Done():
+	case <-m.h.life.Done():
+	}
+	return err
 }
 
 func (h *Host) decided() *chosen {
@@ -110,9 +139,14 @@ func (h *Host) machineFor(ctx context.Context, r tier.Request) (m *machine, refi
 			}
 			return m, refill, m.ready(ctx, r)
 		}
-		m, err := h.restore(ctx, c, k, have, image, r.Limits.Memory, r.Limits.CPUs)
-		if err != nil {
-			return nil, refill, err
+		if _, can := c.backend.(vmm.Parker); can {
+			m = h.parkedFor(ctx, key)
+			refill = both(refill, h.parked.Later(key))
+		}
+		if m == nil {
+			if m, err = h.restore(ctx, c, k, have, image, r.Limits.Memory, r.Limits.CPUs); err != nil {
+				return nil, refill, err
+			}
 		}
 		return m, refill, m.ready(ctx, r)
 	}
@@ -127,6 +161,8 @@ func (h *Host) machineFor(ctx context.Context, r tier.Request) (m *machine, refi
 	}
 	return m, refill, m.plain(ctx, r)
 }
+
+func both(a, b func()) func() { return func() { a(); b() } }
 
 // A kind is worth a snapshot when it is asked for again.
 const (

@@ -1,4 +1,11 @@
 package main
 
+import "golang.org/x/sys/unix"
+
 // makesTasks is true of clone, fork, vfork and clone3.
 const makesTasks = "id == 56 || id == 57 || id == 58 || id == 435"
+
+const auditArch = unix.AUDIT_ARCH_X86_64
+
+// refusedHere are those that only this processor has.
+var refusedHere = []uint32{unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_USELIB, unix.SYS_SYSFS}

@@ -9,7 +9,13 @@ import (
 
 // limits are two traces of the guest's kernel, of system calls that were refused
 // for want of processes, and of space: a program can neither see nor stop them.
-type limits struct{ forks, writes *os.File }
+type limits struct{ forks, writes traced }
+
+// A traced is one trace. The zero value tells nothing.
+type traced struct {
+	dir   *os.Root
+	stats *os.File
+}
 
 const tracing = "/sys/kernel/tracing"
 
@@ -22,35 +28,46 @@ func watchLimits() limits {
 }
 
 // trace keeps the ends of system calls that a filter lets through.
-func trace(name, filter string) *os.File {
+func trace(name, filter string) (t traced) {
 	dir := tracing + "/instances/" + name
 	if os.Mkdir(dir, 0o700) != nil {
-		return nil
+		return t
 	}
 	for _, w := range [][2]string{{"buffer_size_kb", "4"}, {"events/raw_syscalls/sys_exit/filter", filter}, {"events/raw_syscalls/sys_exit/enable", "1"}} {
 		if os.WriteFile(dir+"/"+w[0], []byte(w[1]), 0) != nil {
-			return nil
+			return t
 		}
 	}
-	f, _ := os.Open(dir + "/per_cpu/cpu0/stats") // nil tells nothing
-	return f
+	t.dir, _ = os.OpenRoot(dir) // without it, what was told once is told again
+	t.stats, _ = os.Open(dir + "/per_cpu/cpu0/stats")
+	return t
 }
 
-// hit tells which limits were.
-func (l limits) hit() (processes, disk bool) { return filled(l.forks), filled(l.writes) }
+// hit tells which limits were since it was asked last.
+func (l limits) hit() (processes, disk bool) { return l.forks.filled(), l.writes.filled() }
 
-// filled tells whether a trace has, or had, something in it.
-func filled(stats *os.File) bool {
-	if stats == nil {
+// filled tells whether a trace has, or had, something in it, and empties it.
+func (t traced) filled() bool {
+	if t.stats == nil {
 		return false
 	}
 	b := make([]byte, 4096)
-	n, _ := stats.ReadAt(b, 0)
+	n, _ := t.stats.ReadAt(b, 0)
 	for line := range strings.Lines(string(b[:max(n, 0)])) {
 		name, count, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		if (name == "entries" || name == "overrun") && count != "0" {
+			t.empty()
 			return true
 		}
 	}
 	return false
+}
+
+func (t traced) empty() {
+	if t.dir == nil {
+		return
+	}
+	if f, err := t.dir.OpenFile("trace", os.O_WRONLY|os.O_TRUNC, 0); err == nil {
+		f.Close()
+	}
 }

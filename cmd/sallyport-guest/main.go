@@ -62,6 +62,7 @@ type machine struct {
 	identity identity
 	limits   limits
 	starved  atomic.Bool // the sandbox was ended for want of memory
+	renewed  atomic.Bool // since memory was looked at
 }
 
 // serve does what the host says, for as long as there is one.

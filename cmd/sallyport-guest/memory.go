@@ -25,6 +25,9 @@ func (m *machine) watchMemory(over <-chan struct{}) {
 			return
 		case <-time.After(memoryLook):
 		}
+		if m.renewed.Swap(false) {
+			continue // what was just copied has something else to do
+		}
 		if !m.noRoom() {
 			full = 0
 			continue

@@ -14,7 +14,7 @@ const (
 	image = "/image" // where the root is put together
 	ids   = "/id"    // files that say who this machine is
 
-	patience = 10 * time.Second // for a device
+	patience = 45 * time.Second // for a device, on a machine with much to do
 )
 
 // prepare puts together what the sandbox will see. The initramfs vanishes below it.

@@ -22,7 +22,8 @@ const graceMemory = 24 << 20
 // the image.
 type identity struct {
 	hosts string // as the image has it
-	files map[string]*os.File
+	boot  *os.File
+	texts map[string][]byte // the files' memory: who writes there needs no help of the kernel
 }
 
 const (
@@ -35,35 +36,44 @@ const (
 // openIdentity makes the files and lays a read-only /etc with them over the image's.
 func openIdentity() identity {
 	hosts, _ := os.ReadFile(image + "/" + hostsFile) // an image may have none
-	id := identity{hosts: strings.TrimRight(string(hosts), "\n") + "\n127.0.0.1\t", files: map[string]*os.File{}}
+	id := identity{hosts: strings.TrimRight(string(hosts), "\n") + "\n127.0.0.1\t", texts: map[string][]byte{}}
 	mount("tmpfs", ids, "tmpfs", 0, "size=256k,mode=0755")
 	must(os.Mkdir(ids+"/etc", 0o755), ids)
+	first := id.of(guest.Renewal{Hostname: "sandbox-00000000"})
 	for path, own := range map[string]string{hostName: "/etc/hostname", hostsFile: "/etc/hosts", machineID: "/etc/machine-id", bootID: "/boot_id"} {
-		f, err := os.OpenFile(ids+own, os.O_RDWR|os.O_CREATE, 0o444)
+		must(os.WriteFile(ids+own, []byte(first[path]), 0o444), own)
+		f, err := os.OpenFile(ids+own, os.O_RDWR, 0)
 		must(err, own)
 		must(f.Chmod(0o444), own)
-		id.files[path] = f
+		id.texts[path], err = unix.Mmap(int(f.Fd()), 0, len(first[path]), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		must(err, own)
+		if path == bootID {
+			id.boot = f
+		}
 	}
-	must(id.become(guest.Renewal{Hostname: "sandbox-00000000"}), "who this is")
 	mount("overlay", image+"/etc", "overlay", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "lowerdir="+ids+"/etc:"+image+"/etc")
 	return id
 }
 
-// become writes the files.
-func (id identity) become(r guest.Renewal) error {
-	return errors.Join(
-		id.write(hostName, r.Hostname+"\n"),
-		id.write(hostsFile, id.hosts+r.Hostname+"\n"),
-		id.write(machineID, hex.EncodeToString(r.MachineID[:])+"\n"),
-		id.write(bootID, uuid(r.BootID)+"\n"),
-	)
+// of is what the files say of a machine. Each text is as long as of any other: names
+// and ids are.
+func (id identity) of(r guest.Renewal) map[string]string {
+	return map[string]string{
+		hostName:  r.Hostname + "\n",
+		hostsFile: id.hosts + r.Hostname + "\n",
+		machineID: hex.EncodeToString(r.MachineID[:]) + "\n",
+		bootID:    uuid(r.BootID) + "\n",
+	}
 }
 
-// write writes one of the files. The text is as long as the one before: names and
-// ids are.
-func (id identity) write(path, text string) error {
-	_, err := unix.Pwrite(int(id.files[path].Fd()), []byte(text), 0)
-	return err
+// become writes the files.
+func (id identity) become(r guest.Renewal) error {
+	for path, text := range id.of(r) {
+		if copy(id.texts[path], text) != len(text) || len(text) != len(id.texts[path]) {
+			return errors.New(path + " is of another length")
+		}
+	}
+	return nil
 }
 
 func uuid(b [16]byte) string {
@@ -75,6 +85,7 @@ func uuid(b [16]byte) string {
 // renew makes this machine another than the one that it was copied from, and
 // tells how its sandbox is bounded now.
 func (m *machine) renew(r guest.Renewal) {
+	m.renewed.Store(true)
 	m.session.Forget() // connections are those of the machine that this was copied from
 	what, err := m.another(r)
 	m.session.Release()

@@ -49,7 +49,7 @@ func (m *machine) start(l guest.Launch) error {
 	if l.Stays {
 		args = append(args, "session", "copy")
 	}
-	files = append(files, m.init.Fd(), m.identity.files[bootID].Fd())
+	files = append(files, m.init.Fd(), m.identity.boot.Fd())
 	pid, err := syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
 		Files: files,
 		Sys: &syscall.SysProcAttr{
@@ -95,7 +95,8 @@ func (m *machine) ending(status uint32) guest.Ending {
 	return e
 }
 
-// inside is process 1 of the sandbox: it becomes sallyport-init.
+// inside is process 1 of the sandbox: it becomes sallyport-init, behind a filter of
+// system calls, whatever kernel this is.
 func inside(args []string) {
 	if len(args) < 2 {
 		fail(unix.EINVAL, insideWord)
@@ -114,6 +115,7 @@ func inside(args []string) {
 	}
 	unix.Umask(0o022)
 	must(unix.Setpriority(unix.PRIO_PROCESS, 0, 0), "priority")
+	must(refuseCalls(), "the filter of system calls")
 	must(unix.Exec("/proc/self/fd/"+args[0], append([]string{initName}, args[2:]...), nil), initName)
 }
 

@@ -121,14 +121,19 @@ func becomeUser(uid int) {
 
 // closed tells whether the other end of a pipe is closed.
 func closed(fd int) bool {
+	return readable(fd, new(syscall.Timespec)) // whoever holds the other end writes nothing
+}
+
+// readable waits, for ever if late is nil, until something can be taken or is at its
+// end. A signal ends the wait, too.
+func readable(fd int, late *syscall.Timespec) bool {
 	p := struct {
 		fd      int32
 		events  int16
 		revents int16
-	}{int32(fd), 1, 0} // POLLIN: whoever holds the other end writes nothing
-	var now syscall.Timespec
-	n, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
-	return n != 0
+	}{int32(fd), 1, 0} // POLLIN
+	n, _, _ := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&p)), 1, uintptr(unsafe.Pointer(late)), 0, 0, 0)
+	return n == 1
 }
 
 func cut(s string) (before, after string) {

@@ -255,10 +255,7 @@ func lookPath(name string) (string, error) {
 func (o *order) reap(main int) {
 	var ws syscall.WaitStatus
 	for {
-		pid, err := syscall.Wait4(-1, &ws, 0, nil)
-		if err == syscall.EINTR {
-			continue
-		}
+		pid, err := wait(&ws)
 		if err != nil {
 			fail(err, "waiting")
 		}
@@ -285,6 +282,27 @@ func (o *order) reap(main int) {
 	}
 	report(payload.Done, nil)
 	syscall.Exit(0)
+}
+
+// wait waits until a child has ended. One that has itself traced by its parent, which
+// is this, and stops for that, goes on without, or ends where it cannot.
+func wait(ws *syscall.WaitStatus) (pid int, err error) {
+	for {
+		pid, err = syscall.Wait4(-1, ws, 0, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err == nil && ws.Stopped():
+			sig := ws.StopSignal()
+			if sig == syscall.SIGTRAP { // told to who traces
+				sig = 0
+			}
+			if _, _, e := syscall.RawSyscall6(syscall.SYS_PTRACE, syscall.PTRACE_DETACH, uintptr(pid), 0, uintptr(sig), 0, 0); e != 0 { // a parent is a thread
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		default:
+			return pid, err
+		}
+	}
 }
 
 func must(err error, what string) {

@@ -116,7 +116,7 @@ func (r *room) forget(fd int) {
 func reapAll(to int) {
 	var ws syscall.WaitStatus
 	for {
-		pid, err := syscall.Wait4(-1, &ws, 0, nil)
+		pid, err := wait(&ws)
 		switch err {
 		case nil:
 			writeAll(to, payload.AppendUint32(payload.AppendUint32(nil, uint32(pid)), uint32(ws)))

@@ -100,7 +100,7 @@ func (b *Backend) Identity(ctx context.Context) (id vmm.Identity, err error) {
 
 // version asks the program, which must be one that this package speaks to.
 func (b *Backend) version(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.Firecracker, "--version")
 	cmd.Env, cmd.WaitDelay = []string{}, time.Second

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"sallyport.dev/sallyport/microvm/snapshot"
 )
 
 // shelved is how many files are kept for jails to share; those used last stay.
@@ -86,29 +86,10 @@ func (b *Backend) tidy() {
 	}
 }
 
-// copyData copies a file from its start, whoever else reads it, and leaves holes
-// where it has some.
+// copyData makes a copy of a file, with the holes that it has.
 func copyData(to, from *os.File, size int64) error {
 	if err := to.Truncate(size); err != nil {
 		return err
 	}
-	for at := int64(0); at < size; {
-		start, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			return nil // nothing but a hole follows
-		}
-		if err != nil {
-			return err
-		}
-		end, err := unix.Seek(int(from.Fd()), start, unix.SEEK_HOLE)
-		if err != nil {
-			return err
-		}
-		end = min(end, size)
-		if _, err := io.Copy(io.NewOffsetWriter(to, start), io.NewSectionReader(from, start, end-start)); err != nil {
-			return err
-		}
-		at = end
-	}
-	return nil
+	return snapshot.Copy(to, from, size)
 }

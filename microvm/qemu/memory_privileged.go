@@ -17,29 +17,6 @@ import (
 	"sallyport.dev/sallyport/microvm/vmm"
 )
 
-// copyHoles copies what is not a hole.
-func copyHoles(to, from *os.File, size int64) error {
-	for at := int64(0); at < size; {
-		start, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		end, err := unix.Seek(int(from.Fd()), start, unix.SEEK_HOLE)
-		if err != nil {
-			return err
-		}
-		end = min(end, size)
-		if _, err := io.Copy(io.NewOffsetWriter(to, start), io.NewSectionReader(from, start, end-start)); err != nil {
-			return err
-		}
-		at = end
-	}
-	return nil
-}
-
 // Save implements vmm.VM. What the guest has not written to is copied before it
 // is paused.
 func (v *vm) Save(ctx context.Context) (s vmm.Snapshot, err error) {
@@ -55,7 +32,7 @@ func (v *vm) Save(ctx context.Context) (s vmm.Snapshot, err error) {
 	if s.Memory, err = snapshot.NewMemory(v.size); err != nil {
 		return s, err
 	}
-	if err := copyHoles(s.Memory, v.memory, v.size); err != nil {
+	if err := snapshot.Copy(s.Memory, v.memory, v.size); err != nil {
 		return s, err
 	}
 	began := time.Now()

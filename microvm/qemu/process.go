@@ -144,8 +144,8 @@ func (v *vm) Resume(ctx context.Context) error {
 	return v.because(err)
 }
 
-// load reads the state of a snapshot.
-func (v *vm) load(ctx context.Context) error {
+// Load implements vmm.Parked.
+func (v *vm) Load(ctx context.Context) error {
 	_, err := v.qmp.call(ctx, "migrate-incoming", map[string]any{"uri": fmt.Sprintf("fd:%d", fdKernel)})
 	for err == nil {
 		var status string
@@ -198,6 +198,14 @@ func (v *vm) Kill() error {
 		}
 	})
 	return v.dead
+}
+
+// Ended implements vmm.Teller.
+func (v *vm) Ended() string {
+	if v.cmd == nil || v.cmd.ProcessState == nil {
+		return ""
+	}
+	return strings.TrimSuffix("QEMU: "+v.cmd.ProcessState.String()+"; "+v.words.String(), "; ")
 }
 
 // words keeps the first of what QEMU says.

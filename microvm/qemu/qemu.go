@@ -147,7 +147,8 @@ func path(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
 // arguments are QEMU's, for a guest that is booted or restored.
 func (b Backend) arguments(m vmm.Machine, restored bool) []string {
-	accel, cpu := "tcg,thread=multi,tb-size=64", tcgCPU
+	// A thread that is the only one of a guest need not do anything atomically.
+	accel, cpu := "tcg,thread=single,tb-size=64", tcgCPU
 	if b.Accel == KVM {
 		accel, cpu = "kvm", "host"
 	}
@@ -162,7 +163,8 @@ func (b Backend) arguments(m vmm.Machine, restored bool) []string {
 		"-object", fmt.Sprintf("memory-backend-file,id=ram,size=%d,mem-path=%s,share=off", m.Memory, path(fdMemory)),
 		"-chardev", fmt.Sprintf("socket,id=agent,fd=%d", fdAgent),
 		"-chardev", fmt.Sprintf("socket,id=monitor,fd=%d", fdMonitor), "-mon", "chardev=monitor,mode=control",
-		"-drive", fmt.Sprintf("id=root,file=%s,format=raw,if=none,readonly=on,file.locking=off", path(fdRoot)),
+		// Nobody writes to the image, so that a restore need not throw out what is cached of it.
+		"-drive", fmt.Sprintf("id=root,file=%s,format=raw,if=none,readonly=on,file.locking=off,file.drop-cache=off", path(fdRoot)),
 	}
 	a = append(a, devices...)
 	if restored {
@@ -197,6 +199,18 @@ func (b Backend) Boot(ctx context.Context, p vmm.Place, m vmm.Machine) (vmm.VM, 
 
 // Restore implements vmm.Backend.
 func (b Backend) Restore(ctx context.Context, p vmm.Place, m vmm.Machine, s vmm.Snapshot) (vmm.VM, error) {
+	v, err := b.Park(ctx, p, m, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.Load(ctx); err != nil {
+		return nil, errors.Join(err, v.Kill())
+	}
+	return v, nil
+}
+
+// Park implements vmm.Parker.
+func (b Backend) Park(ctx context.Context, p vmm.Place, m vmm.Machine, s vmm.Snapshot) (vmm.Parked, error) {
 	memory, err := again(s.Memory, m.Memory)
 	if err != nil {
 		return nil, err
@@ -210,9 +224,6 @@ func (b Backend) Restore(ctx context.Context, p vmm.Place, m vmm.Machine, s vmm.
 	v, err := b.start(ctx, p, m, vmm.Snapshot{Memory: memory, State: state})
 	if err != nil {
 		return nil, err
-	}
-	if err := v.load(ctx); err != nil {
-		return nil, errors.Join(err, v.Kill())
 	}
 	return v, nil
 }

@@ -29,6 +29,19 @@ type Backend interface {
 	Restore(ctx context.Context, p Place, m Machine, s Snapshot) (VM, error)
 }
 
+// A Parker is a Backend that can start its program before it is known that a guest
+// will be wanted: to start is a part of a restore.
+type Parker interface {
+	Park(ctx context.Context, p Place, m Machine, s Snapshot) (Parked, error)
+}
+
+// Parked is a VMM that has been started for a snapshot and holds no guest. All that it
+// can is Load, once, which leaves it as Restore does, and Kill.
+type Parked interface {
+	VM
+	Load(ctx context.Context) error
+}
+
 // A VM is one guest and its VMM. Its methods are called by one goroutine at a
 // time, but for Kill, which may be called at any time and ends the others.
 type VM interface {
@@ -44,6 +57,10 @@ type VM interface {
 	// Kill ends the VMM and returns when its process is gone. It is idempotent.
 	Kill() error
 }
+
+// A Teller is a VM that can tell, once it was killed, how its VMM ended: for the
+// operator, where a guest ended that should not have.
+type Teller interface{ Ended() string }
 
 // An Identity is what a snapshot is bound to, and what a receipt names.
 type Identity struct {
