@@ -11,6 +11,9 @@ const config :Workerd.Config = (
 const host :Workerd.Worker = (
   modules = [ (name = "host", esModule = embed "../host.js"), (name = "guest", text = embed "../guest.js") ],
   compatibilityDate = "2026-01-01",
-  bindings = [ (name = "LOADER", workerLoader = ()), (name = "WAY", service = "way") ],
+  bindings = [
+    (name = "LOADER", workerLoader = ()), (name = "WAY", service = "way"),
+    (name = "DENIED", service = (name = "host", entrypoint = "Denied")),
+  ],
   globalOutbound = "internet",
 );

@@ -5,6 +5,7 @@ import guest from 'guest';
 
 const GUEST = 'sallyport:guest';
 const PREFIX = 'export default async function(){';
+const BRACE = '}'.charCodeAt(0);
 
 // What the runtime brings along and isolates do not get: they would outlive their
 // call, or go around fetch.
@@ -39,16 +40,17 @@ export class Denied extends WorkerEntrypoint {
 
 // program makes the modules of an isolate for one form of the code: a script is the
 // body of a function, so that it can wait and reach out from its first line.
-function program(head, form, code, modules) {
+function program({ head, code, modules }, form, ahead) {
   const text = () => new TextDecoder().decode(code);
   const main = { script: () => ({ js: PREFIX + text() + '\n}' }), module: () => ({ js: text() }), wasm: () => ({ wasm: code.slice().buffer }) }[form]();
   // What is imported before anything else starts sooner; but what a module does at its
-  // top may need its input, and a script does nothing there.
-  const early = form === 'script' || head.plain;
+  // top may need its input, or is not to be done before its call. A script does nothing
+  // there, unless it ends the function that it is the body of.
+  const early = ahead ? form === 'script' && !code.includes(BRACE) : form === 'script' || head.plain;
   const load = early ? `import * as program from ${JSON.stringify(head.name)}; const load = async () => program;` : 'const load = (name) => import(name);';
   const all = { [GUEST]: { js: load + '\n' + guest } };
   for (const name in hidden) all[name] = { js: hidden[name] };
-  for (const m of modules) all[m.name] = m.content;
+  for (const m of modules()) all[m.name] = m.content;
   all[head.name] = main;
   return all;
 }
@@ -59,22 +61,33 @@ const content = {
   wasm: (b) => ({ wasm: b.slice().buffer }),
 };
 
-async function call(env, ctx, bytes) {
+// sourceOf is what an isolate is made of, and the rest, which is the call's.
+function sourceOf(bytes) {
   const size = new DataView(bytes.buffer).getUint32(0, true);
   const head = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + size)));
   let at = 4 + size;
   const take = (n) => bytes.subarray(at, at += n);
   const code = take(head.code);
-  const modules = head.modules.map((m) => ({ name: m.name, content: content[m.kind](take(m.size)) }));
-  const input = bytes.subarray(at);
-  const out = head.reach ? env.WAY : ctx.exports.Denied({ props: {} });
+  const files = head.modules.map((m) => [m, take(m.size)]);
+  const modules = () => files.map(([m, b]) => ({ name: m.name, content: content[m.kind](b) }));
+  return { head, code, modules, rest: bytes.subarray(at) };
+}
+
+// make has the runtime begin to make an isolate.
+function make(env, source, form, ahead) {
+  return env.LOADER.load({
+    compatibilityDate: '2026-01-01', compatibilityFlags: [], mainModule: GUEST, modules: program(source, form, ahead),
+    env: {}, globalOutbound: source.head.reach ? env.WAY : env.DENIED,
+  });
+}
+
+async function call(env, source, input, made) {
+  const { head } = source;
   let wrong;
   for (const form of head.forms) {
     try {
-      const worker = env.LOADER.load({
-        compatibilityDate: '2026-01-01', compatibilityFlags: [], mainModule: GUEST,
-        modules: program(head, form, code, modules), env: {}, globalOutbound: out,
-      });
+      const worker = made ?? make(env, source, form);
+      made = undefined;
       const answer = await worker.getEntrypoint().fetch('http://isolate/', { method: 'POST', headers: { form, before: form === 'script' ? PREFIX.length : 0 }, body: input });
       return { exit: Number(answer.headers.get('exit') ?? 1), out: new Uint8Array(await answer.arrayBuffer()) };
     } catch (e) {
@@ -95,19 +108,41 @@ function shift(head, text) {
   return text.replaceAll(new RegExp(`(${head.name.replace(/[^\w]/g, '\\$&')}:1:)(\\d+)`, 'g'), (_, where, n) => where + Math.max(1, n - PREFIX.length));
 }
 
+// whole has a call that came at once.
+async function whole(request) {
+  const source = sourceOf(new Uint8Array(await request.arrayBuffer()));
+  return { source, input: source.rest };
+}
+
+// ahead has a call of which what its isolate is made of came first. The isolate is made
+// then, and nothing of the program runs in it before the rest comes.
+async function ahead(request, env) {
+  const reader = request.body.getReader({ mode: 'byob' });
+  const read = async (n) => (await reader.readAtLeast(n, new Uint8Array(n))).value;
+  const part = async () => read(new DataView((await read(4)).buffer).getUint32(0, true));
+  const source = sourceOf(await part());
+  let made;
+  try {
+    made = make(env, source, source.head.forms[0], true);
+  } catch {} // told when the call comes
+  return { source, made, input: await part() };
+}
+
 export default {
-  async fetch(request, env, ctx) {
-    if (request.method !== 'POST') return new Response('pong');
-    const end = request.headers.get('end');
-    tell = (target = '') => console.log('\x1e' + end + ' ' + target);
+  async fetch(request, env) {
+    if (request.method === 'GET') return new Response('pong');
     let told;
+    let over = () => {}; // nothing is told of what never became a call
     try {
-      told = await call(env, ctx, new Uint8Array(await request.arrayBuffer()));
+      const { source, input, made } = await (request.method === 'PUT' ? ahead(request, env) : whole(request));
+      const end = request.headers.get('end');
+      over = tell = (target = '') => console.log('\x1e' + end + ' ' + target);
+      told = await call(env, source, input, made);
     } catch (e) {
       told = { error: String(e?.message ?? e) };
     }
     told.error = told.error?.slice(0, 1 << 15); // the reader takes no more
-    tell();
+    over();
     const out = told.out ?? new Uint8Array();
     delete told.out;
     const head = new TextEncoder().encode(JSON.stringify(told) + '\n');

@@ -11,6 +11,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/isolate/isolatetest"
+	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/tier"
 )
 
@@ -150,7 +151,10 @@ const ws = new WebSocket('wss://example.com/'); await new Promise((r) => ws.addE
 	// A body that nobody takes keeps nobody waiting, and an end that comes from outside
 	// makes nothing of it unknown.
 	for code, killed := range map[string]tier.KilledBy{"": "", "for (;;);": tier.KilledByTimeout} {
-		res = run(t, h, js(`const r = await fetch('http://example.com/', { method: 'POST', body: new Uint8Array(1e6) }); console.log(r.status);`+code, func(r *tier.Request) { r.Limits.Timeout = 5 * time.Second }))
+		await.Longer(time.Second, func(d time.Duration) bool {
+			res = run(t, h, js(`const r = await fetch('http://example.com/', { method: 'POST', body: new Uint8Array(1e6) }); console.log(r.status);`+code, func(r *tier.Request) { r.Limits.Timeout = d }))
+			return len(res.Stdout) > 0
+		})
 		if res.KilledBy != killed || string(res.Stdout) != "403\n" || fmt.Sprint(res.Connections) != fmt.Sprint([]sallyport.Connection{{Target: "example.com:80", Reason: "not_listed", Count: 1}}) {
 			t.Errorf("with a body, then %q: %q %s %+v", code, res.Stdout, res.KilledBy, res.Connections)
 		}

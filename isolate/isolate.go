@@ -27,13 +27,12 @@ import (
 
 // A Config says where a Host finds and keeps things.
 type Config struct {
-	Programs string // folder of cage.Program
-	Cache    string // folder that has workerd
-	Dir      string // runtime folder, absolute, 0700; each Host takes one of its folders 0, 1, …
-	MaxRuns  int    // at once. 0 means 16
-	Queue    int    // runs that may wait for one of MaxRuns to end; more are refused
-	Warm     int    // fresh processes that wait for a call of their kind, and as many used ones; 0 means none
-	Broker   tier.Broker
+	House   *cage.House // confines the processes; one Host at a time has its folder
+	Cache   string      // folder that has workerd
+	MaxRuns int         // at once. 0 means 16
+	Queue   int         // runs that may wait for one of MaxRuns to end; more are refused
+	Warm    int         // fresh processes that wait for a call of their kind, and as many used ones; 0 means none
+	Broker  tier.Broker
 }
 
 // A Host runs isolates. It is safe for concurrent use.
@@ -44,6 +43,7 @@ type Host struct {
 	places  places.Places
 	fresh   *pool.Pool[kind, *process]
 	shelf   *shelf
+	again   time.Duration // until a process that served a call answers again
 
 	mu      sync.Mutex
 	running map[string]*call
@@ -53,13 +53,12 @@ type Host struct {
 
 var _ tier.Tier = (*Host)(nil)
 
-// Open takes the runtime folder and is ready to run. It refuses where workerd is
-// missing or another than it must be, and where nothing could be bounded.
+// Open makes a Host. It refuses where workerd is missing or another than it must be.
 func Open(cfg Config) (_ *Host, err error) {
 	if cfg.MaxRuns == 0 {
 		cfg.MaxRuns = 16
 	}
-	h := &Host{cfg: cfg, places: places.New(cfg.MaxRuns, cfg.Queue), running: map[string]*call{}}
+	h := &Host{cfg: cfg, house: cfg.House, places: places.New(cfg.MaxRuns, cfg.Queue), again: pingPatience, running: map[string]*call{}}
 	defer func() {
 		if err != nil {
 			h.free()
@@ -68,22 +67,12 @@ func Open(cfg Config) (_ *Host, err error) {
 	if h.program, err = workerd.Find(cfg.Cache); err != nil {
 		return nil, err
 	}
-	if h.house, err = cage.OpenFree(cfg.Dir, cage.Config{Programs: cfg.Programs, Max: cfg.MaxRuns + 3*cfg.Warm + 8}); err != nil {
-		return nil, err
-	}
 	if err := h.makeRoot(); err != nil {
 		return nil, err
 	}
 	h.fresh = pool.New(cfg.Warm, pool.Care[kind, *process]{Make: h.start, Alive: (*process).alive, Discard: (*process).end})
 	h.shelf = &shelf{max: cfg.Warm, of: map[seat][]*process{}}
 	return h, nil
-}
-
-// Prove proves each protection of the cages, once. Whoever opens a Host for others'
-// code does so first.
-func (h *Host) Prove(ctx context.Context) error {
-	_, err := h.house.Prove(ctx)
-	return err
 }
 
 // Probe proves each protection of the cages, and runs a module.
@@ -109,7 +98,7 @@ func (h *Host) Probe(ctx context.Context, _ string) (platform string, err error)
 		e := tier.Unavailable("see `sallyport doctor`", "V8 isolates do not run on this host: %v", err)
 		return "", e
 	}
-	return fmt.Sprintf("%s: workerd %s ran a module in %d ms; cages: %s", platformName, workerd.Version, time.Since(began).Milliseconds(), proof), nil
+	return fmt.Sprintf("%s %s ran a module in %d ms; cages: %s", platformName, workerd.Version, time.Since(began).Milliseconds(), proof), nil
 }
 
 const platformName = "workerd"
@@ -136,8 +125,7 @@ func (h *Host) Kill(id string) bool {
 	return c != nil
 }
 
-// Close ends every run and process and frees the runtime folder. It may be
-// repeated.
+// Close ends every run and process; the House stays. It may be repeated.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	was := h.closed
@@ -154,17 +142,13 @@ func (h *Host) Close() error {
 	h.fresh.Close()
 	h.shelf.close()
 	h.idle.Wait()
-	err := h.house.Close()
 	h.free()
-	return err
+	return nil
 }
 
 func (h *Host) free() {
 	if h.program != nil {
 		h.program.Close()
-	}
-	if h.house != nil {
-		_ = h.house.Close() // closed already, or the first error tells
 	}
 }
 

@@ -25,8 +25,9 @@ import (
 )
 
 const (
-	startPatience = 20 * time.Second // until a process answers
+	startPatience = time.Minute      // until a process answers, on a machine with much to do
 	pingPatience  = time.Second      // until one that served a call answers again
+	endPatience   = 10 * time.Second // until one that breaks off a call has ended, and its status tells why
 
 	// overhead is what workerd itself takes of memory (measured: 30 MB before the first
 	// call, of which its file is no part).
@@ -67,7 +68,11 @@ type process struct {
 	stderr *capture.Stream
 	held   held
 
-	calls int       // served; owned by whoever took it
+	// Owned by whoever took it.
+	calls int    // served
+	last  []byte // what the isolate of the last call was made of
+	ahead *ahead // an isolate for the next one, nil if there is none
+
 	since time.Time // that it waits; guarded by the shelf's mu
 
 	once sync.Once
@@ -179,24 +184,33 @@ var errGone = errors.New("the connection to the process has ended")
 
 // ping asks the process whether it serves.
 func (p *process) ping(ctx context.Context) error {
-	_, err := p.ask(ctx, http.MethodGet, "", nil, 0)
+	_, err := p.ask(ctx, http.MethodGet, "", 0)
 	return err
 }
 
-// ask sends one request and returns the answer, of which it keeps what a head takes,
-// and max bytes and one more. workerd ends connections that wait,
-// so each has one of its own. After an error the process is of no use any more.
-func (p *process) ask(ctx context.Context, method, end string, body []byte, max int64) ([]byte, error) {
+// ask sends one request and returns the answer. workerd ends connections that wait,
+// so each has one of its own.
+func (p *process) ask(ctx context.Context, method, end string, max int64, body ...[]byte) ([]byte, error) {
 	conn, err := net.Dial("unix", p.socket())
 	if err != nil {
 		return nil, errors.Join(errGone, err)
 	}
+	size := 0
+	for _, b := range body {
+		size += len(b)
+	}
+	head := fmt.Appendf(nil, "%s / HTTP/1.1\r\nHost: host\r\nConnection: close\r\nend: %s\r\nContent-Length: %d\r\n\r\n", method, end, size)
+	return answered(ctx, conn, max, append(net.Buffers{head}, body...))
+}
+
+// answered sends what is left of a request and returns the answer, of which it keeps
+// what a head takes, and max bytes and one more. After an error the process is of no
+// use any more.
+func answered(ctx context.Context, conn net.Conn, max int64, rest net.Buffers) ([]byte, error) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	head := fmt.Appendf(nil, "%s / HTTP/1.1\r\nHost: host\r\nConnection: close\r\nend: %s\r\nContent-Length: %d\r\n\r\n", method, end, len(body))
-	buffers := net.Buffers{head, body}
-	if _, err := buffers.WriteTo(conn); err != nil {
+	if _, err := rest.WriteTo(conn); err != nil {
 		return nil, errors.Join(errGone, err)
 	}
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -225,6 +239,7 @@ func (p *process) alive() bool {
 // idempotent.
 func (p *process) end() {
 	p.once.Do(func() {
+		p.drop()
 		if p.child == nil {
 			p.remove()
 			return

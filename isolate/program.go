@@ -93,8 +93,9 @@ type guestFile struct {
 }
 
 // encode makes the body of a call, as host.js and guest.js read it: for each of
-// them the size of a head, the head, and then the bytes that it tells of.
-func encode(r tier.Request, word string) ([]byte, error) {
+// them the size of a head, the head, and then the bytes that it tells of. source is
+// what an isolate is made of, input what the program is given.
+func encode(r tier.Request, word string) (source, input []byte, err error) {
 	h := hostHead{Name: r.Argv[0], Forms: []string{wasm}, Code: len(r.Module.Code), Modules: []hostModules{}, Reach: len(r.Way.Reach) > 0}
 	g := guestHead{Word: word, Argv: r.Argv, Env: [][2]string{}, Stdin: len(r.Stdin), Files: []guestFile{}}
 	if r.Module.Language == javascript {
@@ -118,15 +119,14 @@ func encode(r tier.Request, word string) ([]byte, error) {
 			code = append(code, f.Content...)
 		}
 	}
-	body, err := appendHead(nil, h)
-	if err == nil {
-		body, err = appendHead(append(body, code...), g)
+	if source, err = appendHead(nil, h); err == nil {
+		input, err = appendHead(nil, g)
 	}
-	body = append(body, r.Stdin...)
+	input = append(input, r.Stdin...)
 	for _, f := range r.Files {
-		body = append(body, f.Content...)
+		input = append(input, f.Content...)
 	}
-	return body, err
+	return append(source, code...), input, err
 }
 
 func appendHead(b []byte, head any) ([]byte, error) {

@@ -66,7 +66,7 @@ func (h *Host) Run(ctx context.Context, r tier.Request) (tier.Result, error) {
 	}
 	defer h.forget(c)
 	c.out = &outlet{word: random(), end: random(), max: r.Limits.Output, told: r.Told, exit: -1, over: make(chan struct{})}
-	body, err := encode(r, c.out.word)
+	source, input, err := encode(r, c.out.word)
 	if err != nil {
 		return tier.Result{}, err
 	}
@@ -79,7 +79,7 @@ func (h *Host) Run(ctx context.Context, r tier.Request) (tier.Result, error) {
 		c.p.end()
 		return tier.Result{}, notMade(ctx, err)
 	}
-	res, err := c.run(body)
+	res, err := c.run(source, input)
 	res.Duration = time.Since(c.began)
 	return res, err
 }
@@ -152,11 +152,10 @@ func (c *call) openWay() error {
 }
 
 // run has the process run the module, and tells how that ended.
-func (c *call) run(body []byte) (tier.Result, error) {
+func (c *call) run(source, input []byte) (tier.Result, error) {
 	late := time.AfterFunc(c.request.Limits.Timeout, func() { c.stop(tier.ErrTimeout) })
 	defer late.Stop()
-	c.p.tap.serve(c.out)
-	b, err := c.p.ask(c.ctx, http.MethodPost, c.out.end, body, c.out.max)
+	b, err := c.ask(source, input)
 	var said answer
 	head, returned, _ := bytes.Cut(b, []byte("\n"))
 	if err == nil {
@@ -184,8 +183,20 @@ func (c *call) run(body []byte) (tier.Result, error) {
 		res.ExitCode = 1
 		res.Stderr = c.add(res.Stderr, "the program ended without a word\n")
 	}
-	c.letGo()
+	c.letGo(source)
 	return res, nil
+}
+
+// ask has the process run the module, in the isolate that was made ahead if there is
+// one, and returns its answer.
+func (c *call) ask(source, input []byte) ([]byte, error) {
+	if a := c.p.waiting(source); a != nil {
+		c.out.end = a.end
+		c.p.tap.serve(c.out)
+		return answered(c.ctx, a.conn, c.out.max, a.rest(input))
+	}
+	c.p.tap.serve(c.out)
+	return c.p.ask(c.ctx, http.MethodPost, c.out.end, c.out.max, source, input)
 }
 
 // settle waits until everything is read that was printed before the end.
@@ -207,7 +218,7 @@ func (c *call) broken(err error) (tier.Result, error) {
 	if cause == nil { // it ends by itself: how tells why
 		select {
 		case <-c.p.child.Ended():
-		case <-time.After(pingPatience):
+		case <-time.After(endPatience):
 		}
 	}
 	c.p.child.Kill()
@@ -267,7 +278,7 @@ func (c *call) add(b []byte, text string) []byte {
 
 // letGo keeps the process for its owner's next call, or ends it. Keeping comes
 // after a look at whether it still serves: nothing of the call may run on.
-func (c *call) letGo() {
+func (c *call) letGo(source []byte) {
 	p, r := c.p, c.request
 	p.calls++
 	if r.Owner == "" || p.kind.way || p.calls >= maxCalls || p.resident() > p.kind.memory/2+overhead {
@@ -281,9 +292,9 @@ func (c *call) letGo() {
 		return
 	}
 	c.h.idle.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), pingPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), c.h.again)
 		defer cancel()
-		if err := p.ping(ctx); err != nil {
+		if errors.Join(p.ping(ctx), p.prepare(source)) != nil {
 			p.end()
 			return
 		}

@@ -15,7 +15,7 @@ var subject = tiertest.Subject{
 	Open: func(t testing.TB, c tiertest.Config) (host tier.Tier, dir string) {
 		h := isolatetest.Open(t, func(own *isolate.Config) {
 			own.MaxRuns, own.Queue, own.Warm, own.Broker = c.Runs, c.Queue, c.Warm, c.Broker
-			dir = own.Dir
+			dir = own.House.Dir()
 		})
 		return h, dir
 	},

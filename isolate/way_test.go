@@ -159,7 +159,7 @@ console.log(await Promise.all([1, 2, 3].map((i) => get('http://ok.test/' + i))))
 // host's; and nothing but its streams and its socket is open in it.
 func TestTO40_RootOfAProcess(t *testing.T) {
 	dir := ""
-	h := isolatetest.Open(t, func(c *isolate.Config) { dir = c.Dir })
+	h := isolatetest.Open(t, func(c *isolate.Config) { dir = c.House.Dir() })
 	on := make(chan struct{})
 	r := js(`console.log('on'); await new Promise((r) => setTimeout(r, 1e4))`)
 	r.Told = func(bool, []byte) { close(on) }

@@ -3,33 +3,23 @@ package isolatetest
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"sallyport.dev/sallyport/cage/cagetest"
-	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/isolate"
 	"sallyport.dev/sallyport/isolate/workerd"
+	"sallyport.dev/sallyport/tier/realtest"
 )
 
 // Open opens a Host that the test's end closes. Without root or workerd it skips
-// the test, and says so. Its folder has a short name, as that of sockets must have.
+// the test, and says so.
 func Open(t testing.TB, alter ...func(*isolate.Config)) *isolate.Host {
 	t.Helper()
-	programs := cagetest.Programs(t)
-	if _, err := os.Stat(workerd.Path(gvisortest.Cache())); err != nil {
-		t.Skipf("skipped: workerd is not in %s; `make build` puts it there where npm is", gvisortest.Cache())
+	realtest.Root(t)
+	if _, err := os.Stat(workerd.Path(realtest.Cache())); err != nil {
+		t.Skipf("skipped: workerd is not in %s; `make build` puts it there where npm is", realtest.Cache())
 	}
-	dir, err := os.MkdirTemp("", "iso")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	c := isolate.Config{Programs: programs, Cache: gvisortest.Cache(), Dir: filepath.Join(dir, "run"), Warm: 2}
+	c := isolate.Config{House: cagetest.Open(t, realtest.Dir(t)), Cache: realtest.Cache(), Warm: 2}
 	for _, f := range alter {
 		f(&c)
 	}
