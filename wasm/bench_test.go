@@ -47,7 +47,8 @@ func BenchmarkRun(b *testing.B) {
 			}
 		})
 		b.Run(name+"/new", func(b *testing.B) {
-			h, dir := wasmtest.Open(b)
+			dir := b.TempDir()
+			h, _ := wasmtest.Open(b, func(c *wasm.Config) { c.Dir = filepath.Join(dir, "compiled") })
 			for b.Loop() {
 				run(b, h, request(code, "exit", "0"))
 				if err := os.RemoveAll(filepath.Join(dir, "compiled")); err != nil {

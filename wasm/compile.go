@@ -132,7 +132,7 @@ func crashed(x cage.Exit, said []byte) error {
 // A compiler is a child that compiles one module.
 type compiler struct {
 	child  *cage.Child
-	report <-chan record
+	report <-chan payload.Record
 	stderr *capture.Stream
 }
 
@@ -159,7 +159,7 @@ func (h *Host) startCompiler(code []byte) (_ *compiler, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c.stderr, c.report = capture.Start(stderr, 4<<10), readReport(report, maxCode)
+	c.stderr, c.report = capture.Start(stderr, 4<<10), payload.Report(report, maxCode)
 	return c, nil
 }
 
@@ -168,14 +168,14 @@ func (h *Host) startCompiler(code []byte) (_ *compiler, err error) {
 func (c *compiler) collect() (key, machine []byte, failed *guestFailure) {
 	for rec := range c.report {
 		switch {
-		case rec.kind == payload.Failed:
-			return nil, nil, failureOf(rec.data)
-		case rec.kind == payload.Done:
+		case rec.Kind == payload.Failed:
+			return nil, nil, failureOf(rec.Data)
+		case rec.Kind == payload.Done:
 			return key, machine, nil
-		case rec.kind == payload.Data && key == nil:
-			key = rec.data
-		case rec.kind == payload.Data:
-			machine = append(machine, rec.data...)
+		case rec.Kind == payload.Data && key == nil:
+			key = rec.Data
+		case rec.Kind == payload.Data:
+			machine = append(machine, rec.Data...)
 		}
 	}
 	return nil, nil, nil

@@ -56,7 +56,7 @@ func TestNoSockets(t *testing.T) {
 // What the receipt says was read from outside of the child.
 func TestReceipt(t *testing.T) {
 	h, _ := wasmtest.Open(t, func(c *wasm.Config) { c.Warm = 1 })
-	l := sallyport.Limits{Timeout: 5 * time.Second, Memory: 64 << 20, Disk: 1 << 20, Output: 1000, CPUs: 0.5}
+	l := sallyport.Limits{Timeout: 90 * time.Second, Memory: 64 << 20, Disk: 1 << 20, Output: 1000, CPUs: 0.5}
 	r := request(wasmtest.Module{Pages: 1}.Bytes())
 	r.Limits = l.Or(r.Limits)
 	res := run(t, h, r)
@@ -64,7 +64,7 @@ func TestReceipt(t *testing.T) {
 	want := sallyport.Receipt{
 		Tier: "wasm", Platform: "wazero", Runtime: got.Runtime, Kernel: wasmtest.WASI, Image: got.Image, Exit: "exited", Links: []string{"lo"},
 		ReadOnly: true, NoNew: true, Egress: sallyport.AppliedEgress{Rules: []string{}},
-		Limits: sallyport.AppliedLimits{Memory: 64 << 20, CPUs: 0.5, Processes: 1, Disk: 1 << 20, Output: 1000, Timeout: 5000},
+		Limits: sallyport.AppliedLimits{Memory: 64 << 20, CPUs: 0.5, Processes: 1, Disk: 1 << 20, Output: 1000, Timeout: 90_000},
 	}
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) || !strings.HasPrefix(got.Runtime, "v1.") || len(got.Image) != len("sha256-")+64 {
 		t.Errorf("%+v\nwant\n%+v", got, want)
@@ -81,7 +81,7 @@ func TestWarm(t *testing.T) {
 	code := wasmtest.Go(t, program)
 	facts := map[string]bool{}
 	warm := 0
-	for began := time.Now(); warm < 3 && time.Since(began) < 2*time.Minute; {
+	for began := time.Now(); warm < 3 && time.Since(began) < 5*time.Minute; {
 		res := run(t, h, request(code, "facts"))
 		if res.Receipt.Warm {
 			warm++
@@ -108,7 +108,8 @@ func TestWarm(t *testing.T) {
 // What a compiler or a run left in the folder of compiled modules is used again, and
 // what is damaged is made again.
 func TestCompiledOnce(t *testing.T) {
-	h, dir := wasmtest.Open(t)
+	dir := t.TempDir()
+	h, _ := wasmtest.Open(t, func(c *wasm.Config) { c.Dir = filepath.Join(dir, "compiled") })
 	code := wasmtest.Module{Pages: 1, Import: "proc_exit", Body: slices.Concat(wasmtest.I32(9), []byte{wasmtest.Call, 0})}.Bytes()
 	entry := func() (string, os.FileInfo) {
 		all, err := filepath.Glob(filepath.Join(dir, "compiled", "*"))

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	loadPatience = 20 * time.Second // from start to ready
-	maxReport    = 4 << 20          // bytes that a run may report
+	loadPatience = time.Minute // from start to ready, on a machine with much to do
+	maxReport    = 4 << 20     // bytes that a run may report
 )
 
 // A nature is what a child is started with: those of one nature are alike.
@@ -59,7 +59,7 @@ type instance struct {
 	spare   int64 // bytes of memory beside the module's
 	stdout  *capture.Stream
 	stderr  *capture.Stream
-	report  <-chan record
+	report  <-chan payload.Record
 	orders  *os.File
 	feed    *os.File
 	held    held
@@ -74,11 +74,6 @@ type instance struct {
 	callID  string // guarded by the host's mu
 	waiting bool   // without a request; guarded by the host's mu
 	over    bool   // its module is; guarded by the host's mu
-}
-
-type record struct {
-	kind payload.Kind
-	data []byte
 }
 
 // An ending is what a child said of its module's end.
@@ -171,7 +166,7 @@ func (h *Host) launch(n nature, entry *os.File, size int64) (_ *instance, err er
 		return nil, err
 	}
 	s.stdout, s.stderr = capture.Start(stdout, 0), capture.Start(stderr, 4<<10)
-	s.report, s.orders, s.feed = readReport(report, maxReport), ordersIn, feed
+	s.report, s.orders, s.feed = payload.Report(report, maxReport), ordersIn, feed
 	return s, nil
 }
 
@@ -185,11 +180,11 @@ func (s *instance) ready(ctx context.Context) error {
 	select {
 	case rec, open := <-s.report:
 		switch {
-		case open && rec.kind == payload.Ready:
+		case open && rec.Kind == payload.Ready:
 			s.held = s.look()
 			return nil
-		case open && rec.kind == payload.Failed:
-			s.failed = failureOf(rec.data)
+		case open && rec.Kind == payload.Failed:
+			s.failed = failureOf(rec.Data)
 			return s.failed
 		}
 		return errors.New("the child ended before it was ready")
@@ -246,24 +241,6 @@ func (s *instance) end() error {
 func (s *instance) settle() {
 	s.stdout.Settle()
 	s.stderr.Settle()
-}
-
-// readReport decodes what a child reports, until the pipe ends or it says more
-// than most bytes. The records must be taken.
-func readReport(r *os.File, most int) <-chan record {
-	out := make(chan record, 8)
-	go func() {
-		defer close(out)
-		defer r.Close()
-		for {
-			k, data, err := payload.Read(r)
-			if most -= payload.HeaderSize + len(data); err != nil || most < 0 {
-				return
-			}
-			out <- record{k, data}
-		}
-	}()
-	return out
 }
 
 func newID() string {

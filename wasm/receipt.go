@@ -2,7 +2,6 @@ package wasm
 
 import (
 	"bufio"
-	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
@@ -91,17 +90,7 @@ func (s *instance) receipt() sallyport.Receipt {
 	return r
 }
 
-// runtimeVersion is the version of wazero in a program; "unknown" if it does not
-// tell.
-func runtimeVersion(program string) string {
-	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		return "unknown"
-	}
-	for _, d := range info.Deps {
-		if d.Path == "github.com/tetratelabs/wazero" {
-			return d.Version
-		}
-	}
-	return "unknown"
+// RuntimeVersion is the version of wazero in a program.
+func RuntimeVersion(program string) string {
+	return tier.VersionIn(program, "github.com/tetratelabs/wazero")
 }

@@ -8,13 +8,13 @@ import (
 	"math"
 	"os"
 	"regexp"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/capture"
 	"sallyport.dev/sallyport/tier/payload"
 	"sallyport.dev/sallyport/wasm/guest"
 )
@@ -128,11 +128,7 @@ func (h *Host) take(ctx context.Context, r tier.Request) (s *instance, answered 
 // tell hands the child its request.
 func (s *instance) tell(r tier.Request) {
 	s.limits = r.Limits
-	if r.Told != nil {
-		var mu sync.Mutex
-		s.stdout.Tell(&mu, func(b []byte) { r.Told(false, b) })
-		s.stderr.Tell(&mu, func(b []byte) { r.Told(true, b) })
-	}
+	capture.Tell(s.stdout, s.stderr, r.Told)
 	s.stdout.Max.Store(r.Limits.Output)
 	s.stderr.Max.Store(r.Limits.Output)
 	orders := payload.Append(r.AppendProgram(nil, environment(r.Env)), payload.Go, nil)
@@ -172,18 +168,18 @@ func (s *instance) follow() {
 }
 
 // note takes a record, and says whether it was the last one.
-func (s *instance) note(rec record) bool {
-	switch rec.kind {
+func (s *instance) note(rec payload.Record) bool {
+	switch rec.Kind {
 	case payload.Exit:
-		if len(rec.data) == 5 {
-			s.exit = &ending{payload.Uint32(rec.data), rec.data[4]}
+		if len(rec.Data) == 5 {
+			s.exit = &ending{payload.Uint32(rec.Data), rec.Data[4]}
 		}
 		return true
 	case payload.Failed:
-		s.failed = failureOf(rec.data)
+		s.failed = failureOf(rec.Data)
 		return true
 	default:
-		s.output.Note(rec.kind, rec.data)
+		s.output.Note(rec.Kind, rec.Data)
 	}
 	return len(s.output.LeftOut) > guest.MaxLeftOut
 }

@@ -16,12 +16,12 @@ import (
 )
 
 func request(code []byte, args ...string) tier.Request {
-	return tier.Request{Argv: append([]string{"module"}, args...), Module: &tier.Module{Language: wasm.Language, Code: code}, Limits: sallyport.DefaultLimits()}
+	return tier.Request{Argv: append([]string{"module"}, args...), Module: &tier.Module{Language: wasm.Language, Code: code}, Limits: sallyport.Limits{Timeout: 2 * time.Minute}.Or(sallyport.DefaultLimits())}
 }
 
 func run(t testing.TB, h *wasm.Host, r tier.Request) tier.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	res, err := h.Run(ctx, r)
 	if err != nil {

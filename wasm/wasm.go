@@ -86,7 +86,7 @@ func Open(cfg Config) (*Host, error) {
 		return nil, tier.Unavailable("run `make build`; the programs lie beside each other", "%s is missing: %v", Program, err)
 	}
 	h := &Host{
-		cfg: cfg, program: program, version: runtimeVersion(path), places: places.New(cfg.MaxRuns, cfg.Queue),
+		cfg: cfg, program: program, version: RuntimeVersion(path), places: places.New(cfg.MaxRuns, cfg.Queue),
 		compiling: make(chan struct{}, max(1, runtime.NumCPU()/2)), running: map[string]*instance{}, pending: map[string]*making{},
 	}
 	if h.store, err = openStore(cfg.Dir, program); err != nil {

@@ -9,45 +9,25 @@ import (
 	"sync"
 	"testing"
 
-	"sallyport.dev/sallyport/cage"
 	"sallyport.dev/sallyport/cage/cagetest"
+	"sallyport.dev/sallyport/tier/realtest"
 	"sallyport.dev/sallyport/wasm"
 )
 
-// Programs builds the programs that a Host needs and returns their folder.
-func Programs(t testing.TB) string {
-	t.Helper()
-	return cagetest.Programs(t, wasm.Program)
-}
-
-// Open opens a Host that the test's end closes, and says where it keeps what it
-// has. Without root it skips the test, and says so.
+// Open opens a Host that the test's end closes, and says where it keeps what it has. All
+// tests of one tree share the folder of compiled modules, unless one is given its own.
+// Without root it skips the test, and says so.
 func Open(t testing.TB, alter ...func(*wasm.Config)) (h *wasm.Host, dir string) {
 	t.Helper()
-	programs := Programs(t)
-	dir, err := os.MkdirTemp("", "wasm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	house, err := cage.Open(cage.Config{Programs: programs, Dir: filepath.Join(dir, "cage")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := house.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	c := wasm.Config{Programs: programs, House: house, Dir: filepath.Join(dir, "compiled")}
+	dir = realtest.Dir(t)
+	house := cagetest.Open(t, dir)
+	programs := realtest.Programs(t, wasm.Program)
+	c := wasm.Config{Programs: programs, House: house, Dir: filepath.Join(programs, "compiled")}
 	for _, f := range alter {
 		f(&c)
 	}
-	if h, err = wasm.Open(c); err != nil {
+	h, err := wasm.Open(c)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
