@@ -324,7 +324,7 @@ func (r *Remote) send(id string, o opened, data []byte, socket *os.File) error {
 }
 
 // patience is how long a broker may take to begin or to end a grant.
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 func (r *Remote) end(id string, done <-chan Account) (Account, error) {
 	return r.ask(order{Close: id}, done)

@@ -2,6 +2,8 @@ package egress
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/test/await"
 )
 
 func packetPair(t *testing.T) (a, b *net.UnixConn) {
@@ -62,7 +65,7 @@ func TestRemote(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, address := range []string{"http://ok.test/", "http://ok.test/", "http://other.test/", "http://0x7f.1/"} {
-		get(t, w.client(), address)
+		w.whole(t, address)
 	}
 	_ = socket.Close()
 	// Meanwhile it tells what it has not told yet, and at the end the rest.
@@ -108,13 +111,21 @@ func TestRemote(t *testing.T) {
 	if _, err := end(); !errors.Is(err, ErrGone) {
 		t.Errorf("end: %v", err)
 	}
-	for range 200 {
-		if _, err = r.Open(grantNamed("c"), listen("c")); errors.Is(err, ErrGone) {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
+	await.That(t, "nothing is opened after the broker's end", func() bool {
+		_, err := r.Open(grantNamed("c"), listen("c"))
+		return errors.Is(err, ErrGone)
+	})
+}
+
+// whole asks for something, and returns when the connection has ended: then all of it
+// has been reported.
+func (w *world) whole(t *testing.T, address string) {
+	t.Helper()
+	c := w.dial(t)
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", address)
+	if _, err := io.ReadAll(c); err != nil {
+		t.Error(err)
 	}
-	t.Errorf("Open after the broker's end: %v", err)
 }
 
 // A broker that ends before it has said that it serves a grant has not opened it.
@@ -163,7 +174,7 @@ func TestObeyRefuses(t *testing.T) {
 			if err == nil {
 				t.Errorf("%q: no error", packet)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(await.Patience):
 			t.Errorf("%q was taken", packet)
 		}
 		_ = ours.Close()
