@@ -176,7 +176,7 @@ func (m *Manifest) check(d document, root ast.Node) error {
 
 // runs refuses what no host could run.
 func (m *Manifest) runs(d document, root ast.Node) error {
-	_, err := choose.Of(m.Described(), nil, m.Rules.Limits, nil)
+	_, err := choose.Of(m.Described(), nil, nil)
 	if e, ok := errors.AsType[*sallyport.Error](err); ok {
 		return d.errorf(root, e.Hint, "%s", e.Message)
 	}
