@@ -13,22 +13,15 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/approval"
-	"sallyport.dev/sallyport/audit"
+	"sallyport.dev/sallyport/audit/audittest"
 	"sallyport.dev/sallyport/store"
 	"sallyport.dev/sallyport/store/sqlite"
+	"sallyport.dev/sallyport/test/await"
 )
 
 func newStore(t *testing.T) *sqlite.Store {
 	t.Helper()
-	key, err := audit.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seal, err := audit.NewSealer(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := sqlite.Open(filepath.Join(t.TempDir(), "db"), seal)
+	s, err := sqlite.Open(filepath.Join(t.TempDir(), "db"), audittest.Sealer(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,15 +150,10 @@ func TestRunSweeps(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); e.Run(ctx, func(err error) { t.Error(err) }) }()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	await.That(t, "the sweep comes", func() bool {
 		tks, err := s.ListTickets(t.Context(), store.TicketFilter{States: []sallyport.TicketState{sallyport.TicketExpired}})
-		if err == nil && len(tks) == 1 && tks[0].ID == id {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the sweep did not come")
-		}
-	}
+		return err == nil && len(tks) == 1 && tks[0].ID == id
+	})
 	cancel()
 	<-done
 }

@@ -209,9 +209,14 @@ func remarks(args json.RawMessage) []Line {
 		if why := disguised(s); why != "" {
 			out = append(out, Line{"LOOKS LIKE", path + ": " + why})
 		}
-		if b, coding := blob(s); coding != "" {
+		b, coding := blob(s)
+		if coding != "" {
 			sum := sha256.Sum256(b)
 			out = append(out, Line{"blob", fmt.Sprintf("%s is %s of %d bytes, sha256 %s, %s", path, coding, len(b), hex.EncodeToString(sum[:8]), opening(b))})
+			s = string(b)
+		}
+		for _, text := range decoded(s) {
+			out = append(out, Line{"DECODED", path + " holds " + opening([]byte(text))})
 		}
 	})
 	var sums []Line
@@ -366,8 +371,7 @@ func blob(s string) (b []byte, coding string) {
 		b, err = base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "=")))
 		coding = "base64"
 	}
-	plain := !bytes.ContainsFunc(b, func(r rune) bool { return r >= 0x7f || r < ' ' && r != '\n' && r != '\t' })
-	if err != nil || !plain && (coding == "hex" || len(s) < aBlob) {
+	if err != nil || !plain(string(b)) && (coding == "hex" || len(s) < aBlob) {
 		return nil, ""
 	}
 	return b, coding

@@ -20,6 +20,7 @@ import (
 	"sallyport.dev/sallyport/store"
 	"sallyport.dev/sallyport/store/relational"
 	"sallyport.dev/sallyport/store/sqlite"
+	"sallyport.dev/sallyport/test/await"
 )
 
 // A world is a gateway as far as webhooks need one: real store, engine, masks.
@@ -216,11 +217,7 @@ func (w *world) run(o webhook.Options, hooks ...webhook.Hook) *webhook.Outbox {
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.Fatalf("not within 30 s: %s", what)
-		}
-	}
+	await.That(w, what, ok)
 }
 
 func (w *world) counts() map[string]int {
