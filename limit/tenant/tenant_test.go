@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/audit"
+	"sallyport.dev/sallyport/audit/audittest"
 	"sallyport.dev/sallyport/gateway"
 	"sallyport.dev/sallyport/limit"
 	"sallyport.dev/sallyport/limit/tenant"
@@ -20,6 +19,7 @@ import (
 	"sallyport.dev/sallyport/store/postgres"
 	"sallyport.dev/sallyport/store/postgres/postgrestest"
 	"sallyport.dev/sallyport/store/relational"
+	"sallyport.dev/sallyport/test/await"
 )
 
 var _ gateway.Limiter = (*tenant.Limiter)(nil)
@@ -33,16 +33,7 @@ type replica struct {
 
 func newReplica(t *testing.T, url string, b tenant.Bounds) *replica {
 	t.Helper()
-	dir := t.TempDir()
-	key, err := audit.CreateKey(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seal, err := audit.NewSealer(key, filepath.Join(dir, "heads"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := postgres.Open(t.Context(), url, seal)
+	s, err := postgres.Open(t.Context(), url, audittest.Sealer(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +56,7 @@ func of(tenant string, n int) sallyport.Principal {
 // must waits for a place.
 func must(t *testing.T, l gateway.Limiter, who sallyport.Principal) (release func()) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(await.Patience); ; time.Sleep(10 * time.Millisecond) {
 		release, err := l.Admit(who, 0)
 		if err == nil {
 			return release
@@ -142,7 +133,7 @@ func TestFO42BoundsHoldTogether(t *testing.T) {
 	})
 	t.Run("given back", func(t *testing.T) {
 		url := server.Database(t)
-		b := tenant.Bounds{Concurrency: 5, Lasts: 4 * time.Second}
+		b := tenant.Bounds{Concurrency: 5, Lasts: 6 * time.Second}
 		one, other := newReplica(t, url, b), newReplica(t, url, b)
 		var all sync.WaitGroup
 		for i := range 5 {
@@ -160,7 +151,11 @@ func TestFO42BoundsHoldTogether(t *testing.T) {
 		if admits(one, of("a", 9)) {
 			t.Error("a sixth is in flight")
 		}
-		time.Sleep(b.Lasts + b.Lasts/2) // its gateway lives, and says so
+		ask := func(sql string) string { return server.SQL(t, url, sql) }
+		soonest := ask("SELECT max(until) FROM tenant_calls WHERE tenant = 'a'")
+		await.That(t, "its gateway lives, and says so", func() bool {
+			return ask("SELECT count(*) FROM tenant_calls WHERE tenant = 'a' AND until > "+soonest) == "5"
+		})
 		if admits(one, of("a", 9)) {
 			t.Error("a long call does not count any more")
 		}
