@@ -7,20 +7,10 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/ending"
 	"sallyport.dev/sallyport/gateway/refusal"
 	"sallyport.dev/sallyport/pause"
 )
-
-// cancelledBy names who ended ctx, "" if it goes on or its time was up.
-func cancelledBy(ctx context.Context) string {
-	if c, ok := errors.AsType[*sallyport.Cancellation](context.Cause(ctx)); ok {
-		return c.By
-	}
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return "disconnect"
-	}
-	return ""
-}
 
 // Await is Call for a caller that can wait. While the answer is
 // approval_pending it waits for the ticket, up to wait; while it is in_flight
@@ -77,8 +67,8 @@ type waiter struct {
 // leave ends the wait for a human. A caller who cancelled takes the question
 // back; whoever is still there learns that it is open.
 func (g *Gateway) leave(ctx context.Context, req sallyport.Request, pending *sallyport.Error, w waiter) error {
-	by := cancelledBy(ctx)
-	if by == "" && gone(req) {
+	by := ending.By(ctx)
+	if by == "" && ending.Deserted(req) {
 		by = "disconnect"
 	}
 	if by == "" || by == "shutdown" || by != "client" && w.returns || w.asks || w.who.ID == "" {
@@ -108,7 +98,8 @@ func (g *Gateway) takenBack(req sallyport.Request, who sallyport.Principal, tick
 	return e
 }
 
-// Withdraw takes back the caller's own ticket that req names, if it still waits.
+// Withdraw takes back the caller's own ticket that req names. Where the call that was
+// approved runs by now, it is cancelled.
 func (g *Gateway) Withdraw(ctx context.Context, req sallyport.Request) error {
 	who, err := g.Identify(ctx, req.Credential, req.Profile)
 	if err != nil {
@@ -125,9 +116,22 @@ func (g *Gateway) Withdraw(ctx context.Context, req sallyport.Request) error {
 		return nil
 	}
 	if sallyport.CodeOf(err) == sallyport.Conflict { // it was decided
-		return nil
+		return at(sallyport.Execute, g.stop(ctx, t))
 	}
 	return at(sallyport.Approve, err)
+}
+
+// stop cancels the call that a ticket was for, if it runs, wherever that is. It does not
+// wait for its end.
+func (g *Gateway) stop(ctx context.Context, t sallyport.Ticket) error {
+	r, err := g.Ledger.Find(ctx, sallyport.ReservationKey{Tenant: t.Binding.Tenant, Principal: t.Binding.Principal, Tool: t.Binding.Tool, Key: t.Key})
+	if err != nil || g.Held == nil || r == nil || r.State != sallyport.Executing || r.Ticket != t.ID {
+		return err
+	}
+	if _, err := g.Held.Visit(ctx, sallyport.Lasting{CallID: r.CallID, Replica: r.Writer}, sallyport.Visit{Cancel: true}); err != nil {
+		g.Log.Info("a call could not be cancelled where it runs", "call", r.CallID, "gateway", r.Writer, "err", err)
+	}
+	return nil
 }
 
 // decided waits for the ticket and reports whether it moved in time.
@@ -154,14 +158,4 @@ func (g *Gateway) decided(ctx context.Context, req sallyport.Request, e *sallypo
 		}()
 	}
 	return g.Tickets.Wait(ctx, w.who.Tenant, e.Ticket) == nil
-}
-
-// gone reports whether nobody listens to a call that may go on.
-func gone(req sallyport.Request) bool {
-	select {
-	case <-req.Gone: // never, where it is nil
-		return true
-	default:
-		return false
-	}
 }

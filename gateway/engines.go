@@ -133,6 +133,7 @@ type Finish struct {
 	State   sallyport.ReservationState // Done, Failed or Unknown
 	Output  json.RawMessage            // kept for replay when Done
 	IsError bool
+	Reason  json.RawMessage // kept when Failed: what the caller was told
 	Outcome sallyport.Entry
 }
 
@@ -264,9 +265,13 @@ type Held interface {
 	Named(task, binding string) (sallyport.Lasting, error)
 
 	// Visit does what is wanted to a call that is held, here or by another gateway,
-	// and returns what it asks. The error is what the call ended with, if it is still
-	// known, or that it cannot be reached.
+	// and returns what it asks. The error is what the call has just ended with, or that it
+	// cannot be reached. Where Held is nil, the call is one that is under way.
 	Visit(ctx context.Context, l sallyport.Lasting, v sallyport.Visit) ([]sallyport.Question, error)
+
+	// Underway notes how a call is cancelled that somebody may want to be, held or not,
+	// until over is called, which cancels it.
+	Underway(callID string, cancel context.CancelCauseFunc) (over func())
 }
 
 // Plans knows what a call has to do with a saga. (saga)

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/ending"
 	"sallyport.dev/sallyport/gateway/keys"
 	"sallyport.dev/sallyport/gateway/lease"
 	"sallyport.dev/sallyport/gateway/outbound"
 	"sallyport.dev/sallyport/gateway/talk"
+	"sallyport.dev/sallyport/tier/choose"
 )
 
 // An output is what a backend returned, not yet fit to be seen.
@@ -40,7 +42,9 @@ func (g *Gateway) execute(ctx context.Context, rec *record, j job) (output, erro
 	}
 	timeout := g.timeout(j)
 	l := lease.From(g.Now(), timeout+g.answerTime(j)+cmp.Or(g.Limits.Lease, time.Minute))
-	ctx, asker, stop := g.within(ctx, rec, j, timeout) // from before the intent: a process that is paused after it finds its time gone
+	whole, over := g.stoppable(ctx, rec, j)
+	defer over()
+	ctx, asker, stop := g.within(whole, rec, j, timeout) // from before the intent: a process that is paused after it finds its time gone
 	defer stop()
 	if j.risk.Mutating() || j.keyed || j.ticket.ID != "" || len(j.risk.Amounts) > 0 {
 		if err := g.begin(ctx, rec, j, l); err != nil {
@@ -56,10 +60,20 @@ func (g *Gateway) execute(ctx context.Context, rec *record, j job) (output, erro
 	calm()
 	rec.Asked = asker.Asked()
 	if err != nil {
+		rec.CancelledBy = ending.By(whole)
 		return output{}, g.taintByError(ctx, rec, j.tool, rec.failed(ctx, j.risk.Mutating(), err), err)
 	}
 	rec.done(out)
 	return output{Output: out, tool: j.tool, at: g.Now()}, nil
+}
+
+// stoppable is a context that ends when the caller takes the call's ticket back.
+func (g *Gateway) stoppable(ctx context.Context, rec *record, j job) (whole context.Context, over func()) {
+	if g.Held == nil || j.ticket.ID == "" {
+		return ctx, func() {}
+	}
+	whole, cancel := context.WithCancelCause(ctx)
+	return whole, g.Held.Underway(rec.CallID, cancel)
 }
 
 func isolationOf(b sallyport.Backend, t sallyport.Tool) string {
@@ -100,7 +114,7 @@ func (j job) joins(callID string) *sallyport.SagaStep {
 func (g *Gateway) jobFor(ctx context.Context, rec *record, j job, timeout time.Duration, asker *talk.Asker) sallyport.Job {
 	out := sallyport.Job{
 		CallID: rec.CallID, Kind: j.req.Operation.Kind, Who: j.who, Tool: j.tool, Args: j.canonical, Key: keys.Forwarded(j.key), Reserved: j.key, Saga: j.req.Saga, Since: rec.Started, Ticket: j.ticket.ID, Profile: j.req.Profile,
-		Tier: j.tier, TierReason: rec.TierReason, Limits: g.limitsOf(j.tool), Egress: j.egress, Timeout: timeout, Trace: rec.Trace,
+		Tier: j.tier, TierReason: rec.TierReason, Limits: choose.Limits(j.tool, g.Sandbox, j.tier), Egress: j.egress, Timeout: timeout, Trace: rec.Trace,
 		Watched: j.req.Watched, Level: j.req.Level, Transfer: j.req.Transfer,
 		Notify: talk.Notifier(g.Sanitiser, rec.reader(), j.req.Notify, func(found []string) error { return g.taint(ctx, rec, j.tool, found) }),
 	}
@@ -109,11 +123,6 @@ func (g *Gateway) jobFor(ctx context.Context, rec *record, j job, timeout time.D
 		out.Ask, out.Can = asker.Ask, j.req.Can
 	}
 	return out
-}
-
-// limitsOf fills the tool's limits with the defaults.
-func (g *Gateway) limitsOf(t sallyport.Tool) sallyport.Limits {
-	return t.Manifest.Limits.Or(g.Sandbox).Or(sallyport.DefaultLimits())
 }
 
 // transferTime is how long a file may take on its way.
@@ -126,7 +135,7 @@ func (g *Gateway) timeout(j job) time.Duration {
 		return transferTime
 	}
 	if j.tool.Code != nil {
-		return g.limitsOf(j.tool).Timeout + 30*time.Second
+		return choose.Limits(j.tool, g.Sandbox, j.tier).Timeout + 30*time.Second
 	}
 	return cmp.Or(j.tool.Manifest.Timeout, g.Limits.Timeout, time.Minute)
 }

@@ -45,7 +45,7 @@ func newWorld(t *testing.T) *world {
 		},
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
-	w.ledger = &memory{w: w, res: map[sallyport.ReservationKey]*sallyport.Reservation{}, tickets: map[string]*sallyport.Ticket{}}
+	w.ledger = &memory{w: w, res: map[sallyport.ReservationKey]*sallyport.Reservation{}, tickets: map[string]*sallyport.Ticket{}, writer: "r"}
 	w.Gateway = &Gateway{
 		Authenticator: w, Limiter: w, Catalog: catalogFake{w}, Assessor: w, Authorizer: authorizerFake{w}, Ledger: w.ledger,
 		Tickets: w.ledger, Sanitiser: plain{}, Journal: w, Backends: map[string]sallyport.Backend{"fake": backendFake{w}},
@@ -174,6 +174,7 @@ type memory struct {
 	opened  []string
 	full    error // of Open
 	refuse  error // of Finish
+	writer  string
 }
 
 func (m *memory) Find(_ context.Context, key sallyport.ReservationKey) (*sallyport.Reservation, error) {
@@ -231,7 +232,7 @@ func (m *memory) Begin(_ context.Context, b Begin) (int64, error) {
 	if r != nil {
 		fence = r.Fence + 1
 	}
-	m.res[b.Key] = &sallyport.Reservation{ReservationKey: b.Key, Fingerprint: b.Fingerprint, State: sallyport.Executing, CallID: b.CallID, Fence: fence, Ticket: b.Ticket, Lease: m.w.now.Add(b.Lease)}
+	m.res[b.Key] = &sallyport.Reservation{ReservationKey: b.Key, Fingerprint: b.Fingerprint, State: sallyport.Executing, CallID: b.CallID, Fence: fence, Ticket: b.Ticket, Writer: m.writer, Lease: m.w.now.Add(b.Lease)}
 	return fence, m.w.Append(b.Intent)
 }
 
@@ -242,7 +243,7 @@ func (m *memory) Finish(_ context.Context, f Finish) error {
 	if m.refuse != nil || r == nil || r.Fence != f.Fence {
 		return errors.Join(m.refuse, errors.New("stale fence or refused"))
 	}
-	r.State, r.Output, r.IsError = f.State, f.Output, f.IsError
+	r.State, r.Output, r.IsError, r.Reason = f.State, f.Output, f.IsError, f.Reason
 	return m.w.Append(f.Outcome)
 }
 

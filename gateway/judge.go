@@ -74,7 +74,7 @@ func (g *Gateway) assess(ctx context.Context, rec *record, a validArgs) judged {
 
 // tierOf chooses where code runs, as hosts are now.
 func (g *Gateway) tierOf(ctx context.Context, tool sallyport.Tool, args json.RawMessage) (choose.Choice, error) {
-	return choose.Of(tool, args, g.limitsOf(tool), func(tier string) error {
+	return choose.Of(tool, args, func(tier string) error {
 		if g.Lack == nil {
 			return nil
 		}

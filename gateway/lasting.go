@@ -66,11 +66,9 @@ func (g *Gateway) Later(ctx context.Context, req sallyport.Request, v sallyport.
 		return sallyport.Result{CallID: l.CallID}, nil
 	case r.State == sallyport.Done:
 		end, rec.Continues, rec.Replay = rec.respond, true, true
-		out := sallyport.Output{Content: r.Output, IsError: r.IsError}
-		if out.Content == nil {
-			out.Content = notKept
-		}
-		return g.sanitise(ctx, rec, output{tool: tool, Output: out, at: r.UpdatedAt})
+		return g.sanitise(ctx, rec, earlier(tool, r))
+	case r.State == sallyport.Failed:
+		return sallyport.Result{At: r.UpdatedAt}, refusal.Kept(l.CallID, r.Reason)
 	case r.State == sallyport.Unknown:
 		return res, refusal.Unsure(l.CallID)
 	}
@@ -78,8 +76,6 @@ func (g *Gateway) Later(ctx context.Context, req sallyport.Request, v sallyport.
 	asked, err := g.Held.Visit(ctx, l, v)
 	e, ours := errors.AsType[*sallyport.Error](err)
 	switch {
-	case r.State == sallyport.Failed && (!ours || e.CallID != l.CallID):
-		err = refusal.Forgotten(l.CallID)
 	case err == nil && len(asked) > 0:
 		return sallyport.Result{CallID: l.CallID, Questions: asked}, nil
 	case !ours || e.CallID != l.CallID: // it cannot be asked, or has just ended

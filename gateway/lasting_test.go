@@ -156,8 +156,8 @@ func TestCallsThatAreWaitedFor(t *testing.T) {
 	}
 }
 
-// What a call came to that failed is told, by the gateway that ran it; and that it was
-// cancelled.
+// What a call came to that failed is told, by whichever gateway is asked; and that it
+// was cancelled.
 func TestTasksThatFail(t *testing.T) {
 	w, calls, release := lasting(t)
 	req := call(`{}`)
@@ -168,8 +168,16 @@ func TestTasksThatFail(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	other := another(t, w, "elsewhere", nil)
-	if _, err := ask(req, other, task); sallyport.CodeOf(err) != sallyport.Upstream || !strings.Contains(err.Error(), "changed nothing") {
-		t.Errorf("where nobody can be asked why: %v", err)
+	if _, err := ask(req, other, task); sallyport.CodeOf(err) != sallyport.Upstream || !strings.Contains(err.Error(), "it broke: CANARY") {
+		t.Errorf("where it did not run: %v", err)
+	}
+	w.ledger.mu.Lock()
+	for _, r := range w.ledger.res { // of before reasons were kept
+		r.Reason = nil
+	}
+	w.ledger.mu.Unlock()
+	if _, err := ask(req, other, task); sallyport.CodeOf(err) != sallyport.Upstream || !strings.Contains(err.Error(), "changed nothing; why is not kept") {
+		t.Errorf("where nobody knows why: %v", err)
 	}
 	task = become(t, w, calls, req)
 	if _, err := w.Later(t.Context(), req, sallyport.Visit{Task: task, Cancel: true}); sallyport.CodeOf(err) != sallyport.InFlight && sallyport.CodeOf(err) != sallyport.Canceled {
@@ -208,10 +216,10 @@ func another(t *testing.T, w *world, replica string, peers *held.Peers) *Gateway
 	}
 }
 
-// An answer is only taken where the call would still be let go on: by today's policies,
-// for its caller as known today, at whichever gateway the client comes to.
-func TestAnswersAreJudgedByWhatHoldsNow(t *testing.T) {
-	w, _, release := lasting(t)
+// two are w, which holds its calls in first, and another gateway of its database, which
+// finds it where it is reachable; at first it is not.
+func two(t *testing.T, w *world) (first *held.Calls, second *Gateway, reachable func(bool)) {
+	t.Helper()
 	address := ""
 	peers := held.NewPeers(heldKey, func(context.Context, string) (string, error) { return address, nil })
 	first, err := held.New(held.Options{Key: heldKey, Replica: "first", Peers: peers, Now: time.Now})
@@ -221,8 +229,20 @@ func TestAnswersAreJudgedByWhatHoldsNow(t *testing.T) {
 	t.Cleanup(func() { _ = first.Close() })
 	srv := httptest.NewServer(first)
 	t.Cleanup(srv.Close)
-	address, w.Held = srv.Listener.Addr().String(), first
-	second := another(t, w, "second", peers)
+	w.Held = first
+	return first, another(t, w, "second", peers), func(is bool) {
+		if address = ""; is {
+			address = srv.Listener.Addr().String()
+		}
+	}
+}
+
+// An answer is only taken where the call would still be let go on: by today's policies,
+// for its caller as known today, at whichever gateway the client comes to.
+func TestAnswersAreJudgedByWhatHoldsNow(t *testing.T) {
+	w, _, release := lasting(t)
+	first, second, reachable := two(t, w)
+	reachable(true)
 	req := able(call(`{"n":1}`))
 	begin, run := make(chan struct{}), w.run
 	w.run = func(ctx context.Context, j sallyport.Job) (sallyport.Output, error) {
@@ -274,16 +294,8 @@ func TestAnswersAreJudgedByWhatHoldsNow(t *testing.T) {
 // under a key of its own. When the gateway that runs it has ended, nobody knows.
 func TestTasksThatAsk(t *testing.T) {
 	w, _, release := lasting(t)
-	address := ""
-	peers := held.NewPeers(heldKey, func(context.Context, string) (string, error) { return address, nil })
-	first, err := held.New(held.Options{Key: heldKey, Replica: "first", Peers: peers, Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewServer(first)
-	t.Cleanup(srv.Close)
-	address, w.Held = srv.Listener.Addr().String(), first
-	second := another(t, w, "second", peers)
+	first, second, reachable := two(t, w)
+	reachable(true)
 	req := able(call(`{"n":1}`))
 	begin, run := make(chan struct{}), w.run
 	w.run = func(ctx context.Context, j sallyport.Job) (sallyport.Output, error) {
@@ -314,7 +326,7 @@ func TestTasksThatAsk(t *testing.T) {
 		t.Errorf("%s, %v, ran %d", got.Content, err, len(w.ran))
 	}
 	task := become(t, w, first, call(`{"n":2}`))
-	address = ""
+	reachable(false)
 	if _, err := ask(req, second, task); sallyport.CodeOf(err) != sallyport.InFlight {
 		t.Errorf("while its lease goes on: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/ending"
 	"sallyport.dev/sallyport/gateway/outbound"
 	"sallyport.dev/sallyport/gateway/refusal"
 	"sallyport.dev/sallyport/trace"
@@ -107,8 +108,8 @@ func (r *record) respond(ctx context.Context, res *sallyport.Result, err *error)
 	}
 	r.at(sallyport.Respond)
 	*err = r.lapse(ctx, *err)
-	if *err != nil && ctx.Err() != nil {
-		r.CancelledBy = cancelledBy(ctx)
+	if *err != nil && r.CancelledBy == "" && sallyport.CodeOf(*err) != sallyport.Pending { // what waits is not over
+		r.CancelledBy = ending.By(ctx)
 	}
 	*err = r.presentable(*err)
 	r.Duration = r.g.Now().Sub(r.Started)
@@ -129,6 +130,9 @@ func (r *record) respond(ctx context.Context, res *sallyport.Result, err *error)
 	var failure error
 	if r.open != nil {
 		r.open.Outcome = e
+		if r.open.State == sallyport.Failed {
+			r.open.Reason = refusal.Keep(*err)
+		}
 		failure = r.g.Ledger.Finish(context.WithoutCancel(ctx), *r.open)
 	} else {
 		failure = r.g.Journal.Append(e)

@@ -3,10 +3,10 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway/keys"
+	"sallyport.dev/sallyport/gateway/refusal"
 )
 
 // A claim is a permit under a key that no earlier call has used up.
@@ -89,14 +89,8 @@ func (g *Gateway) findTwin(ctx context.Context, rec *record, c *claim) error {
 
 // meet says what an earlier call under the same key means for this one.
 func (g *Gateway) meet(rec *record, c claim, r *sallyport.Reservation) (claim, *output, error) {
-	fail := func(code sallyport.Code, message, hint string, retry time.Duration) (claim, *output, error) {
-		return claim{}, nil, &sallyport.Error{
-			Code: code, Step: sallyport.Reserve, Message: message, Hint: hint, Ticket: r.Ticket, RetryAfter: retry,
-		}
-	}
 	if r.Fingerprint != c.fingerprint {
-		return fail(sallyport.Conflict, "this idempotency key was used with other arguments",
-			"use a new key for a new call", 0)
+		return claim{}, nil, refusal.OtherCall(r)
 	}
 	switch r.State {
 	case sallyport.Done:
@@ -105,29 +99,33 @@ func (g *Gateway) meet(rec *record, c claim, r *sallyport.Reservation) (claim, *
 			asks = c.permit.needsHumanAnyway()
 		}
 		if r.Ticket == "" && asks {
-			return fail(sallyport.Denied, "by now a human must approve this call, and the earlier one with this key ran without that, so its result is not shown again",
-				"make a new call with a new key, if it is still wanted", 0)
+			return claim{}, nil, refusal.Unapproved(r)
 		}
 		rec.Replay = true
-		out := sallyport.Output{Content: r.Output, IsError: r.IsError}
-		if out.Content == nil {
-			out.Content = notKept
-		}
-		return claim{}, &output{tool: c.tool, Output: out, at: r.UpdatedAt}, nil
+		out := earlier(c.tool, r)
+		return claim{}, &out, nil
 	case sallyport.Executing:
-		return fail(sallyport.InFlight, "a call with this key is still running", "wait and call again with the same key", time.Second)
+		return claim{}, nil, refusal.StillRuns(r)
 	case sallyport.Unknown:
 		if c.repeats {
 			return c, nil, nil
 		}
-		return fail(sallyport.OutcomeUnknown, "an earlier call with this key may have acted: its outcome is unknown",
-			"an operator must find out and say so with `sallyport reservations resolve`", 0)
+		return claim{}, nil, refusal.MayHaveActed(r)
 	case sallyport.Failed: // it had no effect: the key may be used again, with a new approval
 		return c, nil, nil
 	default:
 		c.awaits = r.Ticket
 		return c, nil, nil
 	}
+}
+
+// earlier is the output of a call that is done.
+func earlier(tool sallyport.Tool, r *sallyport.Reservation) output {
+	out := output{tool: tool, Output: sallyport.Output{Content: r.Output, IsError: r.IsError}, at: r.UpdatedAt}
+	if out.Content == nil {
+		out.Content = notKept
+	}
+	return out
 }
 
 // notKept stands for the result of a call that is done and whose own result

@@ -128,11 +128,7 @@ func (g *Gateway) ticketOf(ctx context.Context, who sallyport.Principal, id stri
 		return t, at(step, err)
 	}
 	if err != nil || t.Binding.Principal != who.ID || t.Binding.OnBehalfOf != who.OnBehalfOf {
-		return t, &sallyport.Error{
-			Code: sallyport.NotFound, Step: step,
-			Message: fmt.Sprintf("unknown ticket %q", clip(id, 64)),
-			Hint:    "use the ticket's id from the approval_pending answer, as the agent that made the call",
-		}
+		return t, refusal.NoTicket(step, clip(id, 64))
 	}
 	return t, nil
 }

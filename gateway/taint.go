@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/refusal"
 	"sallyport.dev/sallyport/gateway/trust"
 )
 
@@ -28,11 +29,7 @@ func (g *Gateway) taint(ctx context.Context, rec *record, tool sallyport.Tool, f
 		return nil
 	}
 	if err := g.Taints.Taint(context.WithoutCancel(ctx), t); err != nil {
-		return &sallyport.Error{
-			Code: sallyport.Unavailable, Step: sallyport.Sanitise, Err: err,
-			Message: "it could not be noted that the result is not to be trusted, so it is withheld",
-			Hint:    "what the call did is done; call again for the result, with the same key if it had one",
-		}
+		return refusal.Withheld(err)
 	}
 	g.tainted.Wrote(t)
 	return nil
@@ -64,11 +61,7 @@ func (g *Gateway) taintOf(ctx context.Context, j judged) (*sallyport.Taint, erro
 	}
 	t, err := g.Taints.Tainted(ctx, j.who.Tenant, j.who.ID, g.Now())
 	if err != nil {
-		return nil, &sallyport.Error{
-			Code: sallyport.Unavailable, Step: sallyport.Authorize, Err: err,
-			Message: "it is not known whether the caller has read what strangers wrote, so the call is refused",
-			Hint:    "call again; the operator finds the cause in the log",
-		}
+		return nil, refusal.Suspect(err)
 	}
 	return t, nil
 }

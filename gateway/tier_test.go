@@ -130,7 +130,7 @@ func TestCallersTier(t *testing.T) {
 		{`{"code":"1","tier":"isolate"}`, "isolate", ""},
 		{`{"code":"1","tier":"microvm"}`, "microvm", ""},
 		{`{"code":"1","tier":"isolate","session":"s"}`, "isolate", sallyport.Invalid},
-		{`{"code":"1","tier":"microvm","session":"s"}`, "microvm", sallyport.Invalid},
+		{`{"code":"1","tier":"microvm","session":"s"}`, "microvm", ""},
 		{`{"code":"1","tier":"wasm"}`, "wasm", sallyport.Invalid},
 	} {
 		w := sandboxed(t, m, "javascript", "")

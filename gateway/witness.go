@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/tier/choose"
 )
 
 // witnessTime bounds one look.
@@ -65,7 +66,7 @@ func (g *Gateway) glance(ctx context.Context, rec *record, c claim, tool sallypo
 		return nil, err
 	}
 	out, err := b.Run(ctx, sallyport.Job{
-		CallID: rec.CallID, Who: c.who, Tool: tool, Args: args, Tier: tier.Tier, Limits: g.limitsOf(tool), Egress: egress,
+		CallID: rec.CallID, Who: c.who, Tool: tool, Args: args, Tier: tier.Tier, Limits: choose.Limits(tool, g.Sandbox, tier.Tier), Egress: egress,
 		Timeout: within, Trace: c.req.Trace, Notify: func(sallyport.Notice) {},
 	})
 	if err == nil && out.IsError {

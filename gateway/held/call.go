@@ -18,7 +18,6 @@ type call struct {
 	notify atomic.Pointer[func(sallyport.Notice)] // of the client that follows, if one does
 	news   chan struct{}                          // holds one: there are questions that the client was not told
 
-	past    bool          // it has failed, and is kept for that; guarded by the mu of c
 	lasting chan struct{} // closed when the outcome will be found by the call's name
 
 	done chan struct{} // closed when the call has ended, with:
@@ -306,15 +305,8 @@ func (h *call) end(res sallyport.Result, err error) {
 	h.res, h.err = res, err
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	close(h.done)
-	switch {
-	case h.turn != 0:
-	case h.name != "" && err != nil: // why is told nowhere else
-		h.c.mu.Lock()
-		h.past = true
-		h.c.mu.Unlock()
-		time.AfterFunc(h.c.o.Wait, func() { h.c.forget(h) })
-	default:
+	defer close(h.done) // who hears of the end finds the place free
+	if h.turn == 0 {
 		h.c.forget(h)
 	}
 }

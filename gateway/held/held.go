@@ -13,10 +13,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/limit/share"
 )
 
 // Options say how calls are held. Zero fields mean the defaults.
@@ -26,7 +28,7 @@ type Options struct {
 	Peers   *Peers // the others, nil if there are none
 
 	Wait     time.Duration // for a client to come back, 10 min
-	Most     int           // calls that have asked and not ended, 1024
+	Most     int           // calls that have asked and not ended, 1024; of one tenant as many as are left
 	PerOwner int           // of one principal, 32
 
 	Now func() time.Time // must be set
@@ -38,11 +40,14 @@ type Calls struct {
 	states states
 
 	running sync.WaitGroup
+	shares  *share.Pool // of Most
 
 	mu      sync.Mutex // guards what follows
 	byID    map[[16]byte]*call
 	byOwner map[string]int
 	closed  bool
+
+	underway map[string]context.CancelCauseFunc // by the ids of calls
 }
 
 // New returns calls, none yet.
@@ -54,7 +59,7 @@ func New(o Options) (*Calls, error) {
 		return nil, fmt.Errorf("a replica's name has at most %d bytes", maxReplica)
 	}
 	st, err := newStates(o.Key)
-	return &Calls{o: o, states: st, byID: map[[16]byte]*call{}, byOwner: map[string]int{}}, err
+	return &Calls{o: o, states: st, byID: map[[16]byte]*call{}, byOwner: map[string]int{}, underway: map[string]context.CancelCauseFunc{}, shares: share.New(int64(o.Most))}, err
 }
 
 func def[T comparable](field *T, value T) {
@@ -166,26 +171,21 @@ func (c *Calls) keep(h *call, owner string) error {
 	switch {
 	case c.closed:
 		return errStopping
-	case c.byOwner[owner] >= c.o.PerOwner && !c.makeRoom(owner):
+	case c.byOwner[owner] >= c.o.PerOwner:
 		return tooMany(fmt.Sprintf("%d of your calls wait for answers already", c.o.PerOwner))
-	case len(c.byID) >= c.o.Most:
-		return tooMany("too many calls wait for answers already")
+	}
+	if tenant, principal := parts(owner); !c.shares.Take(tenant, principal, 1) {
+		return tooMany("too many calls wait for answers already, and yours have their share of the room")
 	}
 	c.byID[h.id] = h
 	c.byOwner[owner]++
 	return nil
 }
 
-// makeRoom forgets why one of an owner's tasks failed.
-// Preconditions: c.mu is held.
-func (c *Calls) makeRoom(owner string) bool {
-	for _, h := range c.byID {
-		if h.past && h.owner == owner {
-			c.drop(h)
-			return true
-		}
-	}
-	return false
+// parts are the tenant and the principal that an owner is.
+func parts(owner string) (tenant, principal string) {
+	tenant, principal, _ = strings.Cut(owner, "\x00")
+	return tenant, principal
 }
 
 func tooMany(message string) error {
@@ -205,6 +205,8 @@ func (c *Calls) drop(h *call) {
 		return
 	}
 	delete(c.byID, h.id)
+	tenant, principal := parts(h.owner)
+	c.shares.Give(tenant, principal, 1)
 	if c.byOwner[h.owner]--; c.byOwner[h.owner] == 0 {
 		delete(c.byOwner, h.owner)
 	}

@@ -2,7 +2,6 @@ package held_test
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,7 @@ import (
 	"sallyport.dev/sallyport/test/await"
 )
 
-const patience = 20 * time.Second
+const patience = await.Patience
 
 var key = []byte("0123456789abcdef0123456789abcdef")
 
@@ -113,90 +112,6 @@ func TestAnswersThatWereBrought(t *testing.T) {
 	}
 }
 
-// refused expects a state to be worth nothing, in the same words as any.
-func refused(t *testing.T, c *held.Calls, what string, r sallyport.Return) {
-	t.Helper()
-	res, err := c.Resume(t.Context(), r)
-	e, ok := errors.AsType[*sallyport.Error](err)
-	if !ok || e.Code != sallyport.Invalid || !strings.HasPrefix(e.Message, "requestState is not known, or no longer") || e.CallID != "" || res.Content != nil || res.Questions != nil {
-		t.Errorf("%s: %+v, %v", what, res, err)
-	}
-}
-
-// A state is good once, for its caller and its call, and only as it was given.
-func TestAStateIsGoodOnceForItsCaller(t *testing.T) {
-	c := open(t, nil)
-	state := begin(t, c, asks(2, nil)).State
-	for _, r := range []sallyport.Return{
-		{Owner: "bob", Binding: "binding of bob", State: state},
-		{Owner: "ann", Binding: "binding of ann with other arguments", State: state},
-		{Owner: "bob", Binding: "binding of ann", State: state}, // cannot be: the binding names the owner
-		{Owner: "ann", Binding: "binding of ann"},
-	} {
-		refused(t, c, fmt.Sprintf("%+v", r), r)
-	}
-	other := open(t, func(o *held.Options) { o.Key = slices.Repeat([]byte{7}, 32) })
-	refused(t, other, "another key", back(state))
-	second, err := c.Resume(t.Context(), back(state, "q0", "0")) // the control: all that was no use of it
-	if err != nil || second.State == state {
-		t.Fatalf("%+v, %v", second, err)
-	}
-	refused(t, c, "the same again", back(state, "q0", "0"))
-	if res, err := c.Resume(t.Context(), back(second.State, "q1", "1")); err != nil || string(res.Content) != `[0,1]` {
-		t.Errorf("%+v, %v", res, err)
-	}
-	refused(t, c, "after the end", back(second.State, "q1", "1"))
-}
-
-// Whatever is changed of a state, it is worth nothing.
-func TestEveryChangeOfAStateIsFound(t *testing.T) {
-	c := open(t, nil)
-	state := begin(t, c, asks(1, nil)).State
-	raw, err := base64.RawURLEncoding.DecodeString(state)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range raw {
-		for bit := range 8 {
-			b := slices.Clone(raw)
-			b[i] ^= 1 << bit
-			refused(t, c, fmt.Sprintf("bit %d of byte %d", bit, i), back(base64.RawURLEncoding.EncodeToString(b), "q0", "0"))
-		}
-	}
-	for n := range raw {
-		refused(t, c, fmt.Sprintf("the first %d bytes", n), back(base64.RawURLEncoding.EncodeToString(raw[:n])))
-	}
-	for _, s := range []string{state + "-TAMPERED", state + "=", state + "\n", " " + state, strings.Repeat(state, 9), strings.ToUpper(state), "", "\x00"} {
-		refused(t, c, s, back(s, "q0", "0"))
-	}
-	if _, err := c.Resume(t.Context(), back(state, "q0", "0")); err != nil {
-		t.Errorf("the control: %v", err)
-	}
-}
-
-func FuzzState(f *testing.F) {
-	f.Add("", "")
-	f.Add("AAAA", "binding of ann")
-	c, err := held.New(held.Options{Key: key, Replica: "one", Now: time.Now})
-	if err != nil {
-		f.Fatal(err)
-	}
-	res, err := c.Begin(f.Context(), sallyport.Request{}, asks(1, nil))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = c.Close() })
-	f.Add(res.State, "binding of bob")
-	f.Fuzz(func(t *testing.T, state, binding string) {
-		if state == res.State && binding == "binding of ann" {
-			return
-		}
-		if res, err := c.Resume(t.Context(), sallyport.Return{Owner: "ann", Binding: binding, State: state}); sallyport.CodeOf(err) != sallyport.Invalid {
-			t.Errorf("%+v, %v", res, err)
-		}
-	})
-}
-
 // A client that does not come back ends its call, and its state with it.
 func TestAClientThatNeverReturns(t *testing.T) {
 	c := open(t, func(o *held.Options) { o.Wait = 20 * time.Millisecond })
@@ -227,17 +142,17 @@ func TestAClientThatNeverReturns(t *testing.T) {
 func TestHangingUpEndsTheCall(t *testing.T) {
 	c := open(t, nil)
 	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
 	blocks := func(ctx context.Context, req sallyport.Request) (sallyport.Result, error) {
 		if _, err := req.Ask(ctx, inquiry("ann", "q")); err != nil {
 			return sallyport.Result{}, err
 		}
+		cancel()
 		<-ctx.Done()
 		ended <- ctx.Err()
 		return sallyport.Result{}, ctx.Err()
 	}
 	state := begin(t, c, blocks).State
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(5*time.Millisecond, cancel)
 	if _, err := c.Resume(ctx, back(state, "q", "1")); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
@@ -249,7 +164,7 @@ func TestHangingUpEndsTheCall(t *testing.T) {
 // What waits is bounded, for each principal and in all; one that has its fill
 // keeps nobody else out.
 func TestWhatWaitsIsBounded(t *testing.T) {
-	c := open(t, func(o *held.Options) { o.PerOwner, o.Most = 2, 3 })
+	c := open(t, func(o *held.Options) { o.PerOwner, o.Most = 2, 6 })
 	by := func(who string) error {
 		_, err := c.Begin(t.Context(), sallyport.Request{}, func(ctx context.Context, req sallyport.Request) (sallyport.Result, error) {
 			_, err := req.Ask(ctx, inquiry(who, "q"))
@@ -260,13 +175,59 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	for i, tt := range []struct {
 		who string
 		ok  bool
-	}{{"ann", true}, {"ann", true}, {"ann", false}, {"bob", true}, {"bob", false}, {"cy", false}} {
+	}{{"ann", true}, {"ann", true}, {"ann", false}, {"bob", true}, {"cy", true}, {"dee", true}, {"eve", true}, {"fay", false}} {
 		if err := by(tt.who); (err == nil) != tt.ok || err != nil && sallyport.CodeOf(err) != sallyport.RateLimited {
 			t.Errorf("call %d of %s: %v", i, tt.who, err)
 		}
 	}
-	if c.Waiting() != 3 {
+	if c.Waiting() != 6 {
 		t.Errorf("%d wait", c.Waiting())
+	}
+}
+
+// However many agents a tenant has, the others can have their calls wait, and so can
+// its own agents beside one of them. What ends is room again.
+func TestATenantTakesNobodysRoom(t *testing.T) {
+	c := open(t, func(o *held.Options) { o.PerOwner, o.Most = 100, 100 })
+	states := map[string][]string{}
+	fill := func(who string) (n int) {
+		for ; ; n++ {
+			res, err := c.Begin(t.Context(), sallyport.Request{}, func(ctx context.Context, req sallyport.Request) (sallyport.Result, error) {
+				_, err := req.Ask(ctx, inquiry(who, "q"))
+				return sallyport.Result{}, err
+			})
+			if err != nil {
+				if sallyport.CodeOf(err) != sallyport.RateLimited {
+					t.Fatal(err)
+				}
+				return n
+			}
+			states[who] = append(states[who], res.State)
+		}
+	}
+	var greedy int
+	first := fill("t1\x00a")
+	for i := range 50 {
+		greedy += fill(fmt.Sprint("t1\x00agent-", i))
+	}
+	if first < 20 || first > 50 || greedy == 0 || first+greedy > 50 {
+		t.Errorf("one agent has %d calls that wait, all others of its tenant %d", first, greedy)
+	}
+	if n := fill("t2\x00a"); n < 10 {
+		t.Errorf("an agent of another tenant has %d", n)
+	}
+	if n := fill("t3\x00a"); n < 3 {
+		t.Errorf("one of a third tenant has %d", n)
+	}
+	for _, state := range states["t1\x00a"] {
+		r := back(state, "q", "1")
+		r.Owner, r.Binding = "t1\x00a", "binding of t1\x00a"
+		if _, err := c.Resume(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := fill("t2\x00b"); n < 5 {
+		t.Errorf("when they ended, there was room for %d", n)
 	}
 }
 
@@ -319,13 +280,13 @@ func TestSeveralQuestionsAtOnce(t *testing.T) {
 func TestACallThatEndsMeanwhile(t *testing.T) {
 	c := open(t, nil)
 	over := make(chan struct{})
+	mine, takeBack := context.WithCancel(t.Context())
 	res := begin(t, c, func(ctx context.Context, req sallyport.Request) (sallyport.Result, error) {
-		mine, cancel := context.WithCancel(ctx)
-		time.AfterFunc(10*time.Millisecond, cancel)
 		_, err := req.Ask(mine, inquiry("ann", "q"))
 		defer close(over)
 		return sallyport.Result{CallID: "call_1", Content: json.RawMessage(`"without"`)}, errors.Join(ctx.Err(), map[bool]error{true: errors.New("answered")}[err == nil])
 	})
+	takeBack()
 	<-over
 	if got, err := c.Resume(t.Context(), back(res.State, "q", "1")); err != nil || string(got.Content) != `"without"` {
 		t.Errorf("%+v, %v", got, err)

@@ -51,6 +51,7 @@ type passed struct {
 	NeedsHuman bool
 	Tasks      bool
 	Visit      *sallyport.Visit // in place of the rest, but Call
+	Stop       string           // in place of all the rest: the id of a call to cancel
 }
 
 // reply is what comes of it.
@@ -104,7 +105,11 @@ func (p *Peers) resume(ctx context.Context, st state, r sallyport.Return) (sally
 
 // visit passes on what somebody wants of a call that another gateway holds.
 func (p *Peers) visit(ctx context.Context, l sallyport.Lasting, v sallyport.Visit) ([]sallyport.Question, error) {
-	body, err := json.Marshal(passed{Call: [16]byte(l.Held), Visit: &v})
+	in := passed{Stop: l.CallID}
+	if l.Held != nil {
+		in = passed{Call: [16]byte(l.Held), Visit: &v}
+	}
+	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, err
 	}
@@ -220,9 +225,12 @@ func (c *Calls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var out reply
-	if in.Visit != nil {
+	switch {
+	case in.Stop != "":
+		err = c.stop(in.Stop)
+	case in.Visit != nil:
 		out.Result.Questions, err = c.visit(in.Call, *in.Visit)
-	} else {
+	default:
 		out.Result, err = c.take(r.Context(), in.Call, in.Turn, sallyport.Return{Owner: in.Owner, Binding: in.Binding, Answers: in.Answers, NeedsHuman: in.NeedsHuman, Tasks: in.Tasks})
 	}
 	if err != nil {

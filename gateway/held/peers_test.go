@@ -121,16 +121,16 @@ func TestTheHolderIsGone(t *testing.T) {
 func TestHangingUpReachesTheHolder(t *testing.T) {
 	r := newReplicas(t, "one", "two")
 	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
 	res := begin(t, r.calls["one"], func(ctx context.Context, req sallyport.Request) (sallyport.Result, error) {
 		if _, err := req.Ask(ctx, inquiry("ann", "q")); err != nil {
 			return sallyport.Result{}, err
 		}
+		cancel()
 		<-ctx.Done()
 		close(ended)
 		return sallyport.Result{}, ctx.Err()
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
 	if _, err := r.calls["two"].Resume(ctx, back(res.State, "q", "1")); err == nil {
 		t.Error("no error")
 	}

@@ -66,6 +66,9 @@ func (c *Calls) Named(name, binding string) (l sallyport.Lasting, err error) {
 
 // Visit is that of gateway.Held.
 func (c *Calls) Visit(ctx context.Context, l sallyport.Lasting, v sallyport.Visit) ([]sallyport.Question, error) {
+	if l.Replica == c.o.Replica && l.Held == nil {
+		return nil, c.stop(l.CallID)
+	}
 	if l.Replica == c.o.Replica {
 		return c.visit([16]byte(l.Held), v)
 	}
@@ -73,6 +76,31 @@ func (c *Calls) Visit(ctx context.Context, l sallyport.Lasting, v sallyport.Visi
 		return nil, errState
 	}
 	return c.o.Peers.visit(ctx, l, v)
+}
+
+// Underway is that of gateway.Held.
+func (c *Calls) Underway(callID string, cancel context.CancelCauseFunc) (over func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.underway[callID] = cancel
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.underway, callID)
+		cancel(nil)
+	}
+}
+
+// stop cancels a call that is under way here, for its client.
+func (c *Calls) stop(callID string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cancel := c.underway[callID]
+	if cancel == nil {
+		return errState
+	}
+	cancel(&sallyport.Cancellation{By: "client"})
+	return nil
 }
 
 func (c *Calls) visit(id [16]byte, v sallyport.Visit) (open []sallyport.Question, err error) {

@@ -1,7 +1,9 @@
 package refusal
 
 import (
+	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -43,10 +45,38 @@ func Unsure(callID string) error {
 	}
 }
 
-// Forgotten says that a call failed, and that why is not known any more.
-func Forgotten(callID string) error {
-	return &sallyport.Error{
-		Code: sallyport.Upstream, Step: sallyport.Execute, CallID: callID,
-		Message: "the call failed and changed nothing; the gateway that ran it does not tell any more why", Hint: "make the call again; the record has the reason, by the call's id",
+// A kept refusal is what the caller of a call that failed was told.
+type kept struct {
+	Code    sallyport.Code `json:"code"`
+	Message string         `json:"message"`
+	Hint    string         `json:"hint,omitempty"`
+}
+
+// maxKept bounds what is kept of a message, in bytes.
+const maxKept = 4 << 10
+
+// Keep is an error as it is kept for who asks later, nil if there is none to keep.
+func Keep(err error) json.RawMessage {
+	e, ok := errors.AsType[*sallyport.Error](err)
+	if !ok {
+		return nil
 	}
+	k := kept{e.Code, e.Message, e.Hint}
+	if len(k.Message) > maxKept {
+		k.Message = strings.ToValidUTF8(k.Message[:maxKept], "") + "…"
+	}
+	raw, err := json.Marshal(k)
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// Kept is the error that was kept of a call that failed.
+func Kept(callID string, raw json.RawMessage) error {
+	var k kept
+	if err := json.Unmarshal(raw, &k); err != nil || k.Code == "" {
+		k = kept{sallyport.Upstream, "the call failed and changed nothing; why is not kept", "make the call again; the record has the reason, by the call's id"}
+	}
+	return &sallyport.Error{Code: k.Code, Step: sallyport.Execute, CallID: callID, Message: k.Message, Hint: k.Hint}
 }

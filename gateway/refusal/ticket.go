@@ -2,6 +2,7 @@ package refusal
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -44,4 +45,12 @@ func Ticket(t sallyport.Ticket, hash string) error {
 		e.RetryAfter = time.Second
 	}
 	return e
+}
+
+// NoTicket is what is said of a ticket that never was, and of somebody else's: the same.
+func NoTicket(step sallyport.Step, id string) error {
+	return &sallyport.Error{
+		Code: sallyport.NotFound, Step: step, Message: fmt.Sprintf("unknown ticket %q", id),
+		Hint: "use the ticket's id from the approval_pending answer, as the agent that made the call",
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -277,6 +278,10 @@ func TestNoAnswer(t *testing.T) {
 // FO-34: the time of a human is not that of the tool, and has its own limit.
 func TestFO34_WaitingIsNotTheToolsTime(t *testing.T) {
 	rules()
+	synctest.Test(t, waitingIsNotTheToolsTime)
+}
+
+func waitingIsNotTheToolsTime(t *testing.T) {
 	clock := talk.NewClock(t.Context(), 2*time.Second, time.Now)
 	defer clock.Stop()
 	slow := func(ctx context.Context, _ sallyport.Question) (sallyport.Answer, error) {
@@ -293,7 +298,7 @@ func TestFO34_WaitingIsNotTheToolsTime(t *testing.T) {
 		if !errors.Is(clock.Err(), context.DeadlineExceeded) || !errors.Is(context.Cause(clock), context.DeadlineExceeded) {
 			t.Errorf("%v, %v", clock.Err(), context.Cause(clock))
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the clock does not run any more")
 	}
 	never := func(ctx context.Context, _ sallyport.Question) (sallyport.Answer, error) {
