@@ -66,7 +66,7 @@ type Pin struct {
 	Accepted   []string        `json:"accepted"`   // remarks that whoever approved it has seen
 	Status     string          `json:"status"`     // the catalogue's word, e.g. "active", "quarantined"
 	ApprovedBy string          `json:"approved_by"`
-	ApprovedAt time.Time       `json:"approved_at"`
+	ApprovedAt time.Time       `json:"approved_at,omitzero"`
 	UpdatedAt  time.Time       `json:"updated_at"` // set by the store
 }
 

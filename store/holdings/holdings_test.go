@@ -9,6 +9,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/audit"
+	"sallyport.dev/sallyport/audit/audittest"
 	"sallyport.dev/sallyport/secret"
 	"sallyport.dev/sallyport/secret/vault"
 	"sallyport.dev/sallyport/store"
@@ -19,24 +20,8 @@ import (
 	"sallyport.dev/sallyport/store/sqlite"
 )
 
-func sealer(t *testing.T) (*audit.Sealer, string) {
-	t.Helper()
-	dir := t.TempDir()
-	key, err := audit.CreateKey(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seal, err := audit.NewSealer(key, filepath.Join(dir, "heads"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { seal.Close() })
-	return seal, dir
-}
-
 func TestSQLite(t *testing.T) {
-	seal, dir := sealer(t)
-	s, err := sqlite.Open(filepath.Join(dir, "db"), seal)
+	s, err := sqlite.Open(filepath.Join(t.TempDir(), "db"), audittest.Sealer(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +31,7 @@ func TestSQLite(t *testing.T) {
 
 func TestPostgreSQL(t *testing.T) {
 	server := postgrestest.New(t)
-	seal, _ := sealer(t)
-	s, err := postgres.Open(t.Context(), server.Database(t), seal)
+	s, err := postgres.Open(t.Context(), server.Database(t), audittest.Sealer(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,8 +161,8 @@ func removal(t *testing.T, db *relational.Store, s holdings.Store) {
 
 // A sealed body is good at its own place and nowhere else.
 func TestVault(t *testing.T) {
-	seal, dir := sealer(t)
-	s, err := sqlite.Open(filepath.Join(dir, "db"), seal)
+	dir := t.TempDir()
+	s, err := sqlite.Open(filepath.Join(dir, "db"), audittest.Sealer(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func (s *Store) Find(ctx context.Context, key sallyport.ReservationKey) (*sallyp
 	if err != nil {
 		return nil, s.storeError(sallyport.Reserve, err)
 	}
-	if err := s.openOutput(&r); err != nil {
+	if err := s.openReservation(&r); err != nil {
 		return nil, err
 	}
 	if leaseOut(r, s.clock()) {
@@ -343,15 +343,16 @@ func (s *Store) Finish(ctx context.Context, f gateway.Finish) error {
 		case r.State == sallyport.Unknown || leaseOut(*r, t.now):
 			return t.tooLate(*r, f.State)
 		}
-		r.State, r.IsError, r.Output = f.State, f.IsError, nil
+		r.State, r.IsError, r.Output, r.Reason = f.State, f.IsError, nil, nil
 		if f.State == sallyport.Done {
 			r.Output = f.Output
 			if len(f.Output) > maxOutput {
 				r.Output = tooLargeToKeep(len(f.Output), f.IsError)
 			}
-			r.Output = s.sealOutput(r.ReservationKey, r.Output)
+			r.Output = s.seal(outputRow, r.ReservationKey, r.Output)
 			err = t.keep(r)
 		} else if f.State == sallyport.Failed {
+			r.Reason = s.seal(reasonRow, r.ReservationKey, f.Reason)
 			err = t.refund(*r)
 		}
 		if err != nil {

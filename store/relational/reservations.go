@@ -16,18 +16,21 @@ import (
 )
 
 const reservationColumns = `tenant, principal, tool, key, fingerprint, state, call_id, ticket, fence, lease, writer,
-	output, is_error, created_at, updated_at FROM reservations`
+	output, is_error, reason, created_at, updated_at FROM reservations`
 
 const selectReservation = "SELECT " + reservationColumns + " WHERE tenant = ? AND principal = ? AND tool = ? AND key = ?"
 
 func scanReservation(row scanner) (sallyport.Reservation, error) {
 	var r sallyport.Reservation
 	var lease, created, updated int64
-	var output []byte
+	var output, reason []byte
 	err := row.Scan(&r.Tenant, &r.Principal, &r.Tool, &r.Key, &r.Fingerprint, &r.State, &r.CallID, &r.Ticket, &r.Fence, &lease, &r.Writer,
-		&output, &r.IsError, &created, &updated)
+		&output, &r.IsError, &reason, &created, &updated)
 	if output != nil {
 		r.Output = json.RawMessage(output)
+	}
+	if reason != nil {
+		r.Reason = json.RawMessage(reason)
 	}
 	r.Lease, r.CreatedAt, r.UpdatedAt = timeAt(lease), timeAt(created), timeAt(updated)
 	return r, err
@@ -46,17 +49,20 @@ func (t *txn) putReservation(r sallyport.Reservation) error {
 	if r.IsError {
 		isError = 1
 	}
-	var output any
+	var output, reason any
 	if r.Output != nil {
 		output = []byte(r.Output)
 	}
+	if r.Reason != nil {
+		reason = []byte(r.Reason)
+	}
 	return t.Alter([]any{r.ReservationKey, openOf(r.ReservationKey)}, 1, `INSERT INTO reservations (tenant, principal, tool, key, fingerprint, state, call_id, ticket, fence, lease, writer,
-			output, is_error, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			output, is_error, reason, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (tenant, principal, tool, key) DO UPDATE SET state = excluded.state, call_id = excluded.call_id, ticket = excluded.ticket,
 			fence = excluded.fence, lease = excluded.lease, writer = excluded.writer, output = excluded.output, is_error = excluded.is_error,
-			updated_at = excluded.updated_at`,
+			reason = excluded.reason, updated_at = excluded.updated_at`,
 		r.Tenant, r.Principal, r.Tool, r.Key, r.Fingerprint, string(r.State), r.CallID, r.Ticket, r.Fence, nanos(r.Lease), r.Writer,
-		output, isError, nanos(t.now), nanos(t.now))
+		output, isError, reason, nanos(t.now), nanos(t.now))
 }
 
 // textResult is a CallToolResult that says one thing.
@@ -101,7 +107,7 @@ const shownState = `CASE WHEN state = 'executing' AND lease <= ? THEN 'unknown'
 		ELSE k.state END FROM tickets k WHERE k.tenant = reservations.tenant AND k.id = reservations.ticket), state)
 	ELSE state END`
 
-// Reservations returns the reservations that match, without their outputs,
+// Reservations returns the reservations that match, without their outputs and reasons,
 // newest first. One whose lease has run out is shown as unknown, one whose ticket
 // is closed as that is.
 func (s *Store) Reservations(ctx context.Context, f store.ReservationFilter) ([]sallyport.Reservation, error) {
@@ -114,7 +120,7 @@ func (s *Store) Reservations(ctx context.Context, f store.ReservationFilter) ([]
 	out, err := list(ctx, s, scanReservation, "SELECT "+columns+w.sql()+" ORDER BY updated_at DESC LIMIT ?",
 		slices.Concat([]any{now, now, now}, w.args, []any{limit(f.Limit)})...)
 	for i := range out {
-		out[i].Output = nil
+		out[i].Output, out[i].Reason = nil, nil
 	}
 	return out, s.storeError(sallyport.Reserve, err)
 }
@@ -145,14 +151,14 @@ func (s *Store) Resolve(ctx context.Context, res store.Resolution) error {
 		if err := meant(*r, res.Call); err != nil {
 			return err
 		}
-		r.State, r.Output, r.IsError = res.State, nil, false
+		r.State, r.Output, r.IsError, r.Reason = res.State, nil, false, nil
 		r.Fence++ // a late writer no longer owns it
 		if res.State == sallyport.Done {
 			out := res.Output
 			if out == nil {
 				out = textResult("This call was executed. Its result was lost; an operator confirmed that it took effect.", false)
 			}
-			r.Output = s.sealOutput(r.ReservationKey, out)
+			r.Output = s.seal(outputRow, r.ReservationKey, out)
 			err = t.keep(r)
 		} else {
 			err = t.refund(*r)

@@ -241,7 +241,7 @@ func (t *txn) closeKey(key sallyport.ReservationKey) error {
 	}
 	r.State, r.IsError, r.Lease = sallyport.Done, true, time.Time{}
 	r.Fence++ // whoever still owns it does not any more
-	r.Output = t.s.sealOutput(key, textResult("This call was not carried out: its saga went on without it.", true))
+	r.Output = t.s.seal(outputRow, key, textResult("This call was not carried out: its saga went on without it.", true))
 	if _, err := t.account(key.Tenant, key.Principal, int64(len(r.Output))); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // What callers and tools said is not legible at rest: arguments of tickets,
-// with what was found out about them, and outputs kept for replay lie in the
+// with what was found out about them, outputs kept for replay and reasons lie in the
 // database under a store.Box. Rows from before there was one are read as they
 // are; JSON does not begin with the byte that a sealed row begins with.
 
@@ -70,25 +70,36 @@ func (s *Store) openTickets(all []sallyport.Ticket) error {
 	return errors.Join(errs...)
 }
 
-func outputRow(k sallyport.ReservationKey) string {
-	return strings.Join([]string{"output", k.Principal, k.Tool, k.Key}, "\x00")
+// What of a reservation is sealed.
+const (
+	outputRow = "output"
+	reasonRow = "reason" // of a failure
+)
+
+func reservationRow(what string, k sallyport.ReservationKey) string {
+	return strings.Join([]string{what, k.Principal, k.Tool, k.Key}, "\x00")
 }
 
-// sealOutput returns an output as it is stored.
-func (s *Store) sealOutput(k sallyport.ReservationKey, output json.RawMessage) json.RawMessage {
-	if s.box == nil || output == nil {
-		return output
+// seal returns a part of a reservation as it is stored.
+func (s *Store) seal(what string, k sallyport.ReservationKey, plain json.RawMessage) json.RawMessage {
+	if s.box == nil || plain == nil {
+		return plain
 	}
-	return s.box.Seal(k.Tenant, outputRow(k), output)
+	return s.box.Seal(k.Tenant, reservationRow(what, k), plain)
 }
 
-// openOutput makes the output of a stored reservation legible.
-func (s *Store) openOutput(r *sallyport.Reservation) error {
-	plain, sealed, err := s.unseal(r.Tenant, outputRow(r.ReservationKey), r.Output)
-	if sealed {
-		r.Output = plain
+// openReservation makes a stored reservation legible.
+func (s *Store) openReservation(r *sallyport.Reservation) error {
+	for what, part := range map[string]*json.RawMessage{outputRow: &r.Output, reasonRow: &r.Reason} {
+		plain, sealed, err := s.unseal(r.Tenant, reservationRow(what, r.ReservationKey), *part)
+		if err != nil {
+			return err
+		}
+		if sealed {
+			*part = plain
+		}
 	}
-	return err
+	return nil
 }
 
 func (s *Store) unseal(tenant, row string, stored []byte) (plain []byte, sealed bool, err error) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -118,8 +119,8 @@ func (t *txn) refund(r sallyport.Reservation) error {
 	return t.Alter(nil, 0, "DELETE FROM amounts WHERE tenant = ? AND call_id = ?", r.Tenant, r.CallID)
 }
 
-// recipient is how one is remembered: however it is spaced or capitalised, and
-// as a hash, for it is nobody's business at rest.
+// recipient is how one is remembered, or each of several: however it is spaced or
+// capitalised, and as a hash, for it is nobody's business at rest.
 func recipient(a sallyport.Amount) string {
 	plain := strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) || r == '-' || r == '.' {
@@ -127,11 +128,13 @@ func recipient(a sallyport.Amount) string {
 		}
 		return unicode.ToUpper(r)
 	}, a.Recipient)
-	if plain == "" {
-		return ""
+	var out []string
+	for one := range strings.FieldsFuncSeq(plain, func(r rune) bool { return r == ',' }) {
+		sum := sha256.Sum256([]byte(one))
+		out = append(out, hex.EncodeToString(sum[:]))
 	}
-	sum := sha256.Sum256([]byte(plain))
-	return hex.EncodeToString(sum[:])
+	slices.Sort(out)
+	return strings.Join(slices.Compact(out), ",")
 }
 
 // Overruns returns the windows that amounts would overrun; see gateway.Past.
@@ -196,21 +199,23 @@ func overrun(w sallyport.Window, mine, before []moved) (sallyport.Overrun, bool)
 	}
 	sums := map[string]*big.Rat{}
 	add := func(m moved, first bool) bool {
-		group := ""
+		groups := []string{""}
 		if w.By == sallyport.ByRecipient {
-			group = m.recipient
+			groups = strings.Split(m.recipient, ",") // each may get the whole of it
 		}
-		if sums[group] == nil && !first {
-			return true // nothing goes there now
+		for _, group := range groups {
+			if sums[group] == nil && !first {
+				continue // nothing goes there now
+			}
+			v, err := sallyport.ParseAmount(m.value)
+			if err != nil {
+				return false
+			}
+			if sums[group] == nil {
+				sums[group] = new(big.Rat)
+			}
+			sums[group].Add(sums[group], v)
 		}
-		v, err := sallyport.ParseAmount(m.value)
-		if err != nil {
-			return false
-		}
-		if sums[group] == nil {
-			sums[group] = new(big.Rat)
-		}
-		sums[group].Add(sums[group], v)
 		return true
 	}
 	for _, m := range mine {

@@ -273,7 +273,7 @@ func TestTO37_PausedOwner(t *testing.T) {
 				if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
-				for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+				for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 					r, err := s.Find(t.Context(), beginOf("held", "").Key)
 					if err != nil || r == nil || time.Now().After(deadline) {
 						t.Fatalf("%+v, %v", r, err)

@@ -47,6 +47,13 @@ func telling(t *testing.T, s *sqlite.Store) {
 	if err := s.Finish(ctx, gateway.Finish{Key: bg.Key, Fence: fence, State: sallyport.Done, Output: output(), Outcome: e}); err != nil {
 		t.Fatal(err)
 	}
+	bg = beginOf("failed", "")
+	if fence, err = s.Begin(ctx, bg); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Finish(ctx, gateway.Finish{Key: bg.Key, Fence: fence, State: sallyport.Failed, Reason: output(), Outcome: e}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func output() json.RawMessage {
@@ -104,6 +111,9 @@ func TestFO43_NothingLegibleAtRest(t *testing.T) {
 		if err != nil || string(r.Output) != string(output()) {
 			t.Errorf("sealed %v: the output comes back as %s, %v", sealed, r.Output, err)
 		}
+		if r, err = s.Find(t.Context(), beginOf("failed", "").Key); err != nil || string(r.Reason) != string(output()) {
+			t.Errorf("sealed %v: the reason comes back as %s, %v", sealed, r.Reason, err)
+		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +156,7 @@ func reopen(t *testing.T, p *place, box *secret.Rows, sealed bool) {
 			}
 		}
 		// What needs no key goes on without it.
-		if rs, err := ro.Reservations(t.Context(), store.ReservationFilter{}); err != nil || len(rs) != 1 {
+		if rs, err := ro.Reservations(t.Context(), store.ReservationFilter{}); err != nil || len(rs) != 2 {
 			t.Errorf("%s: reservations %v, %v", name, rs, err)
 		}
 		if err := ro.Close(); err != nil {

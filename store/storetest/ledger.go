@@ -172,6 +172,33 @@ func testOutputs(t *testing.T, f *fixture) {
 	}
 }
 
+// The reason of a failure is kept, for that failure and for no other outcome.
+func testReasons(t *testing.T, f *fixture) {
+	why := json.RawMessage(`{"code":"upstream","message":"it broke: <&\u2028"}`)
+	for _, state := range []sallyport.ReservationState{sallyport.Failed, sallyport.Done, sallyport.Unknown} {
+		k := string(state)
+		fence, err := f.Begin(t.Context(), begin(k, transfer))
+		must(t, err)
+		fin := finish(k, fence, state)
+		fin.Reason = why
+		must(t, f.Finish(t.Context(), fin))
+		r, err := f.another(t).Find(t.Context(), key(k))
+		must(t, err)
+		if kept := string(r.Reason) == string(why); kept != (state == sallyport.Failed) || !kept && r.Reason != nil {
+			t.Errorf("%s: reason %s", state, r.Reason)
+		}
+	}
+	fence, err := f.Begin(t.Context(), begin("failed", transfer)) // the key is used again
+	must(t, err)
+	must(t, f.Finish(t.Context(), finish("failed", fence, sallyport.Done)))
+	must(t, f.Resolve(t.Context(), store.Resolution{Key: key("unknown"), State: sallyport.Failed, By: "ada", Reason: "never arrived"}))
+	for _, k := range []string{"failed", "unknown"} {
+		if r, err := f.Find(t.Context(), key(k)); err != nil || r.Reason != nil {
+			t.Errorf("%s, afterwards: reason %s, %v", k, r.Reason, err)
+		}
+	}
+}
+
 func testCanceled(t *testing.T, f *fixture) {
 	fence, err := f.Begin(t.Context(), begin("k", transfer))
 	must(t, err)

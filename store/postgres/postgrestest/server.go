@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,14 +166,20 @@ func (s *Server) Up() error {
 	s.cmd = s.command("postgres", append([]string{"-D", s.data()}, s.flags...)...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	s.cmd.SysProcAttr.Pdeathsig = syscall.SIGQUIT
-	if err := s.cmd.Start(); err != nil {
+	s.ended = make(chan struct{})
+	started := make(chan error)
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		runtime.LockOSThread() // the server ends with the thread that started it
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // the log tells
+			close(ended)
+		}
+	}(s.cmd, s.ended)
+	if err := <-started; err != nil {
 		return err
 	}
-	s.ended = make(chan struct{})
-	go func(cmd *exec.Cmd, ended chan struct{}) {
-		_ = cmd.Wait() // the log tells
-		close(ended)
-	}(s.cmd, s.ended)
 	deadline := time.Now().Add(time.Minute)
 	for {
 		out, err := s.Run("", "psql", "-qAtc", "SELECT 1")
