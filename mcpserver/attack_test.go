@@ -167,7 +167,7 @@ func rawStatus(t *testing.T, d *door, raw string) int {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(c, raw); err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +287,7 @@ func TestTO26_ParserDifferential(t *testing.T) {
 }
 
 func TestBodyLimit(t *testing.T) {
-	d := newDoor(t, func(o *mcpserver.Options) { o.MaxBody = 1000; o.BodyTimeout = 300 * time.Millisecond })
+	d := newDoor(t, func(o *mcpserver.Options) { o.MaxBody = 1000 })
 	body, headers := modern("1", "tools/call", `"name":"echo","arguments":{"x":"`+strings.Repeat("x", 1000)+`"}`)
 	if res, _ := d.post(body, headers...); res.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("announced: %d", res.StatusCode)
@@ -305,8 +305,9 @@ func TestBodyLimit(t *testing.T) {
 	if res, _ := d.do(req); res.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("chunked: %d", res.StatusCode)
 	}
+	hasty := newDoor(t, func(o *mcpserver.Options) { o.BodyTimeout = 300 * time.Millisecond })
 	head := "POST /mcp HTTP/1.1\r\nHost: " + strings.TrimPrefix(d.base, "http://") + "\r\nAuthorization: Bearer alice\r\nContent-Type: application/json\r\nContent-Length: "
-	if got := rawStatus(t, d, head+"500\r\n\r\n{"); got != http.StatusBadRequest {
+	if got := rawStatus(t, hasty, strings.ReplaceAll(head, d.base[7:], hasty.base[7:])+"500\r\n\r\n{"); got != http.StatusBadRequest {
 		t.Errorf("a body that does not come: %d", got)
 	}
 	for _, odd := range []string{

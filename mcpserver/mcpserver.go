@@ -48,7 +48,8 @@ type Gateway interface {
 	Identify(ctx context.Context, credential, profile string) (sallyport.Principal, error)
 
 	// Withdraw takes back the caller's own ticket that req names, if it still
-	// waits. One that was decided stays as it is, without an error.
+	// waits. One that was decided stays as it is, without an error; where the call that
+	// was approved runs by now, it is cancelled.
 	Withdraw(ctx context.Context, req sallyport.Request) error
 }
 
@@ -63,6 +64,8 @@ type Options struct {
 	Hub     *stream.Hub     // tells what changes; without one there are no streams
 	Reaches func() []string // this gateway and those behind it, told to gateways before it
 	Down    func() []string // servers that take no calls just now; nil knows of none
+
+	TasksKept time.Duration // for so long after its end a task is told of; 0: nobody knows
 
 	Resource             func(r *http.Request, profile string) string // URL of a profile's endpoint as the sender of a request knows it; below BaseURL
 	AuthorizationServers []string                                     // issuers whose tokens are good here; BaseURL

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -177,7 +176,7 @@ func TestGoSDKClientWhoseStreamIsCut(t *testing.T) {
 		d := newDoor(t, resuming)
 		c := &cutter{next: bearer{"alice", d.http.Client().Transport}}
 		client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 		t.Cleanup(cancel)
 		s, err := client.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: d.base + "/mcp", HTTPClient: &http.Client{Transport: c}}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 		if err != nil {

@@ -48,7 +48,7 @@ func connectSDK(t *testing.T, d *door, version string) (*sdk.ClientSession, *not
 			n.logs++
 		},
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
 	transport := &sdk.StreamableClientTransport{Endpoint: d.base + "/mcp", HTTPClient: &http.Client{Transport: bearer{"alice", d.http.Client().Transport}}}
 	s, err := client.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: version})

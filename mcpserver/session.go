@@ -11,6 +11,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/limit/gcra"
+	"sallyport.dev/sallyport/limit/share"
 	"sallyport.dev/sallyport/mcpserver/asking"
 	"sallyport.dev/sallyport/mcpserver/stream"
 	"sallyport.dev/sallyport/wire"
@@ -101,11 +102,11 @@ type sessionTable struct {
 	byID    map[string]*session
 	byOwner map[owner][]*session // the oldest first
 	alarms  *gcra.Table          // by who uses others' sessions
-	kept    atomic.Int64         // bytes of calls' streams, of all sessions
+	kept    *share.Pool          // of calls' streams, by all sessions
 }
 
 func newSessionTable(opts *Options) *sessionTable {
-	return &sessionTable{opts: opts, byID: map[string]*session{}, byOwner: map[owner][]*session{}, alarms: gcra.NewTable(gcra.Rate{Every: time.Minute, Burst: 1}, 1024)}
+	return &sessionTable{opts: opts, byID: map[string]*session{}, byOwner: map[owner][]*session{}, kept: stream.NewKept(), alarms: gcra.NewTable(gcra.Rate{Every: time.Minute, Burst: 1}, 1024)}
 }
 
 // open makes a session. A principal that has its fill loses its oldest idle one.
@@ -114,7 +115,7 @@ func (t *sessionTable) open(who owner, version string, can sallyport.Abilities, 
 	_, _ = rand.Read(raw[:]) // never fails
 	s := &session{
 		id: base64.RawURLEncoding.EncodeToString(raw[:]), owner: who, version: version, can: can, used: now, ended: stream.NewSignal(),
-		calls: map[string]context.CancelCauseFunc{}, limit: t.opts.CallsPerSession, tails: stream.NewTails(&t.kept),
+		calls: map[string]context.CancelCauseFunc{}, limit: t.opts.CallsPerSession, tails: stream.NewTails(t.kept, who.tenant, who.id),
 	}
 	s.logLevel.Store(int32(wire.LogRank("info")))
 	t.mu.Lock()

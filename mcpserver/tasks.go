@@ -33,7 +33,7 @@ func (x *exchange) takesTasks() bool {
 // becomeTask answers a call with a task.
 func (x *exchange) becomeTask(of, callID, message string) {
 	t := task.Task{Of: of, Made: time.Now().Truncate(time.Millisecond)}
-	b := append(t.Append([]byte(`{"resultType":"task",`), task.Working, message, t.Made), `,"_meta":{"`+wire.MetaCallID+`":`...)
+	b := append(t.Append([]byte(`{"resultType":"task",`), task.State{Status: task.Working, Message: message}), `,"_meta":{"`+wire.MetaCallID+`":`...)
 	b = append(wire.AppendString(b, callID), `,"`+wire.MetaServerInfo+`":`...)
 	b = append(append(b, x.s.info...), "}}"...)
 	x.reply.Finish(http.StatusOK, wire.AppendResult(nil, x.msg.ID, b), true)
@@ -111,7 +111,11 @@ func (x *exchange) getTask() {
 	case len(res.Questions) > 0:
 		status, message = task.Asks, "the call's server asks for something: answer with tasks/update"
 	}
-	out := t.Append([]byte(`{"resultType":"complete",`), status, message, time.Now())
+	state := task.State{Status: status, Message: message, Kept: x.s.opts.TasksKept}
+	if status == task.Completed || status == task.Cancelled {
+		state.Ended = res.At
+	}
+	out := t.Append([]byte(`{"resultType":"complete",`), state)
 	switch status {
 	case task.Completed:
 		if content, err = x.marks().Meta(content, wire.Member(content, "_meta"), res.CallID); err != nil {

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"sallyport.dev/sallyport/limit/share"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -15,7 +15,7 @@ import (
 const (
 	maxTails     = 64       // of one session, those of calls that run among them
 	maxTailBytes = 1 << 20  // of one session
-	maxAllBytes  = 64 << 20 // of all sessions
+	maxAllBytes  = 64 << 20 // of all sessions, of which each tenant and each principal has a share
 
 	keptFor = 5 * time.Minute // after the call's end
 )
@@ -23,7 +23,8 @@ const (
 // Tails are the streams of one session's calls: what was said on each, for a client
 // that was cut off in the middle. The oldest make room. The zero value keeps nothing.
 type Tails struct {
-	kept *atomic.Int64 // bytes of all sessions
+	kept              *share.Pool // bytes of all sessions
+	tenant, principal string      // whose this is
 
 	mu   sync.Mutex // guards what follows, and what is in the tails
 	last uint64
@@ -31,8 +32,13 @@ type Tails struct {
 	size int
 }
 
-// NewTails returns the tails of a session. kept counts those of all.
-func NewTails(kept *atomic.Int64) *Tails { return &Tails{kept: kept} }
+// NewKept returns what all sessions share.
+func NewKept() *share.Pool { return share.New(maxAllBytes) }
+
+// NewTails returns the tails of a principal's session.
+func NewTails(kept *share.Pool, tenant, principal string) *Tails {
+	return &Tails{kept: kept, tenant: tenant, principal: principal}
+}
 
 // A Tail is what was said on the stream of one call. A nil Tail keeps nothing.
 type Tail struct {
@@ -85,7 +91,7 @@ func (t *Tails) drop(n *Tail) {
 		n.timer.Stop()
 	}
 	t.size -= n.size
-	t.kept.Add(-int64(n.size))
+	t.kept.Give(t.tenant, t.principal, int64(n.size))
 	n.events, n.size, n.gone = nil, 0, true
 	n.rouse()
 }
@@ -105,17 +111,16 @@ func (n *Tail) Put(msg []byte) uint64 {
 	if n.gone {
 		return number
 	}
-	n.events = append(n.events, append([]byte(nil), msg...))
-	n.size += len(msg)
-	t.size += len(msg)
-	all := t.kept.Add(int64(len(msg)))
-	for t.size > maxTailBytes && t.all[0] != n {
+	for t.size+len(msg) > maxTailBytes && t.all[0] != n {
 		t.drop(t.all[0])
 	}
-	if t.size > maxTailBytes || all > maxAllBytes {
+	if t.size+len(msg) > maxTailBytes || !t.kept.Take(t.tenant, t.principal, int64(len(msg))) {
 		t.drop(n)
 		return number
 	}
+	n.events = append(n.events, append([]byte(nil), msg...))
+	n.size += len(msg)
+	t.size += len(msg)
 	n.rouse()
 	return number
 }

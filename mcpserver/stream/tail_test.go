@@ -3,32 +3,44 @@ package stream
 import (
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"sallyport.dev/sallyport/test/await"
 )
 
-// What all sessions keep together is bounded, and given back.
+// What all sessions keep together is bounded, shared among tenants, and given back.
 func TestTailsAreBounded(t *testing.T) {
-	var kept atomic.Int64
+	kept := NewKept()
 	big := []byte(strings.Repeat("x", maxTailBytes-1))
 	var all []*Tails
-	for range maxAllBytes/maxTailBytes + 3 {
-		s := NewTails(&kept)
+	keeps := func(tenant, principal string) bool { // one more session of a principal
+		s := NewTails(kept, tenant, principal)
 		n := s.Open()
 		n.Put(big)
 		n.End()
-		if all = append(all, s); kept.Load() > maxAllBytes {
-			t.Fatalf("%d bytes are kept", kept.Load())
+		if all = append(all, s); kept.Used() > maxAllBytes {
+			t.Fatalf("%d bytes are kept", kept.Used())
 		}
+		n, _, ours := s.Find("call-1-0")
+		if !ours {
+			t.Fatal("an id is not known")
+		}
+		return n != nil
 	}
-	if n, _, ours := all[0].Find("call-1-0"); n == nil || !ours {
-		t.Error("the first is not kept")
+	fill := func(tenant, principal string) (n int) {
+		for keeps(tenant, principal) {
+			n++
+		}
+		return n
 	}
-	if n, _, ours := all[len(all)-1].Find("call-1-0"); n != nil || !ours {
-		t.Error("the last is kept, though there is no room")
+	if n := fill("t1", "a") + fill("t1", "b") + fill("t1", "c"); n < 20 || n > maxAllBytes/maxTailBytes/2+1 {
+		t.Errorf("a tenant's agents have %d streams kept", n)
+	}
+	for _, tenant := range []string{"t2", "t3"} {
+		if n := fill(tenant, "a"); n < 3 {
+			t.Errorf("%s has %d streams kept, beside a tenant that wanted all", tenant, n)
+		}
 	}
 	for _, s := range all {
 		s.Close()
@@ -36,8 +48,8 @@ func TestTailsAreBounded(t *testing.T) {
 			t.Error("a session that has ended keeps more")
 		}
 	}
-	if kept.Load() != 0 {
-		t.Errorf("%d bytes are kept of nothing", kept.Load())
+	if kept.Used() != 0 {
+		t.Errorf("%d bytes are kept of nothing", kept.Used())
 	}
 }
 
@@ -47,7 +59,7 @@ func FuzzTailID(f *testing.F) {
 		f.Add(id)
 	}
 	f.Fuzz(func(t *testing.T, id string) {
-		s := NewTails(&atomic.Int64{})
+		s := NewTails(NewKept(), "t", "a")
 		n := s.Open()
 		n.Put([]byte("a"))
 		n.Put([]byte("b"))
@@ -63,7 +75,7 @@ func FuzzTailID(f *testing.F) {
 
 // However often a client comes back for a stream, one request has it: the last.
 func TestOneRequestHasATail(t *testing.T) {
-	n := NewTails(&atomic.Int64{}).Open()
+	n := NewTails(NewKept(), "t", "a").Open()
 	o := Outlet{KeepAlive: time.Hour, WriteTimeout: time.Minute, Alive: func() bool { return true }, Stop: make(chan struct{})}
 	var ended [3]chan struct{}
 	for i := range ended {

@@ -29,8 +29,9 @@ func StatusOf(e *sallyport.Error) (status, message string) {
 		return Working, e.Message
 	case sallyport.Canceled:
 		return Cancelled, e.Message
+	default:
+		return Completed, ""
 	}
-	return Completed, ""
 }
 
 // A Task is what it stands for, and when it was made.
@@ -41,6 +42,13 @@ type Task struct {
 
 // IsTicket reports whether a task waits for a human, or did.
 func (t Task) IsTicket() bool { return !strings.HasPrefix(t.Of, "run_") }
+
+// A State is how a task is.
+type State struct {
+	Status, Message string
+	Ended           time.Time     // zero while it goes on, and where it is not known
+	Kept            time.Duration // after its end
+}
 
 // maxID bounds an id, in characters.
 const maxID = 2100
@@ -59,14 +67,21 @@ func Read(id string) (t Task, ok bool) {
 	return Task{of, time.UnixMilli(ms)}, true
 }
 
-// Append appends the members of a task.
-func (t Task) Append(b []byte, status, message string, now time.Time) []byte {
+// Append appends the members of a task. It is kept for so long after its end; while it
+// goes on nobody knows how long that is, and it is kept whatever comes: no end is told.
+func (t Task) Append(b []byte, s State) []byte {
+	updated, ttl := s.Ended, "null"
+	if s.Ended.IsZero() {
+		updated = time.Now()
+	} else if s.Kept > 0 {
+		ttl = strconv.FormatInt(max(0, s.Ended.Add(s.Kept).Sub(t.Made)).Milliseconds(), 10)
+	}
 	b = wire.AppendString(append(b, `"taskId":`...), t.ID())
-	b = wire.AppendString(append(b, `,"status":`...), status)
-	if message != "" {
-		b = wire.AppendString(append(b, `,"statusMessage":`...), message)
+	b = wire.AppendString(append(b, `,"status":`...), s.Status)
+	if s.Message != "" {
+		b = wire.AppendString(append(b, `,"statusMessage":`...), s.Message)
 	}
 	b = wire.AppendString(append(b, `,"createdAt":`...), t.Made.UTC().Format(time.RFC3339Nano))
-	b = wire.AppendString(append(b, `,"lastUpdatedAt":`...), now.UTC().Format(time.RFC3339Nano))
-	return strconv.AppendInt(append(b, `,"ttlMs":null,"pollIntervalMs":`...), PollEvery.Milliseconds(), 10)
+	b = wire.AppendString(append(b, `,"lastUpdatedAt":`...), updated.UTC().Format(time.RFC3339Nano))
+	return strconv.AppendInt(append(b, `,"ttlMs":`+ttl+`,"pollIntervalMs":`...), PollEvery.Milliseconds(), 10)
 }
