@@ -2,10 +2,10 @@ package upstream
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/upstream/entry"
 	"sallyport.dev/sallyport/backend/upstream/link"
 )
 
@@ -14,7 +14,7 @@ import (
 // be answered in another's.
 
 // An Apart says for whom a call is made, "" for the gateway, and by which way.
-type Apart func(who sallyport.Principal) (key string, way http.RoundTripper, err error)
+type Apart = entry.Apart
 
 // of returns the connection that calls of a principal take.
 func (s *server) of(who sallyport.Principal) (*server, error) {
@@ -25,7 +25,7 @@ func (s *server) of(who sallyport.Principal) (*server, error) {
 	if err != nil || key == "" {
 		return s, err
 	}
-	return s.owns.take(s, key, way)
+	return s.owns.take(s, key, who, way)
 }
 
 // askAgain is how often a server that wants an authorisation is asked again by

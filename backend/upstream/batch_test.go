@@ -13,6 +13,7 @@ import (
 
 // Servers of 2025-03-26 may send several messages at once, as a body or in an event.
 func TestAnswersInBatches(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]string{"JSON": wire.TypeJSON, "SSE": wire.TypeSSE} {
 		t.Run(name, func(t *testing.T) {
 			srv := &web{}
@@ -42,6 +43,7 @@ func TestAnswersInBatches(t *testing.T) {
 
 // The same of programs, on a line.
 func TestAnswersInBatchesOfPrograms(t *testing.T) {
+	t.Parallel()
 	script := `while read -r line; do
 id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
 case $line in

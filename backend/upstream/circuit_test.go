@@ -47,11 +47,43 @@ func (s *sick) with(f func(w http.ResponseWriter, r *http.Request, m wire.Messag
 	s.wrong.Store(&f)
 }
 
+// movable is a clock that only pass moves.
+func movable() (now func() time.Time, pass func(time.Duration)) {
+	var passed atomic.Int64
+	begun := time.Now()
+	return func() time.Time { return begun.Add(time.Duration(passed.Load())) }, func(d time.Duration) { passed.Add(int64(d)) }
+}
+
+// timed is a context whose time is up when expire is called.
+func timed(t *testing.T) (ctx context.Context, expire func()) {
+	up := make(chan struct{})
+	expire = sync.OnceFunc(func() { close(up) })
+	t.Cleanup(expire)
+	return deadline{t.Context(), up}, expire
+}
+
+type deadline struct {
+	context.Context
+	up chan struct{}
+}
+
+func (d deadline) Done() <-chan struct{} { return d.up }
+
+func (d deadline) Err() error {
+	select {
+	case <-d.up:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 func status502(w http.ResponseWriter, _ *http.Request, _ wire.Message) { w.WriteHeader(502) }
 
 // A server that does not serve gets no more calls, then one, then all again. No
 // call that may have acted is ever made twice.
 func TestCircuitOpensAndCloses(t *testing.T) {
+	t.Parallel()
 	for name, wrong := range map[string]func(http.ResponseWriter, *http.Request, wire.Message){
 		"502": status502,
 		"hangs up": func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
@@ -71,7 +103,8 @@ func TestCircuitOpensAndCloses(t *testing.T) {
 func circuitOpensAndCloses(t *testing.T, wrong func(http.ResponseWriter, *http.Request, wire.Message)) {
 	srv := newSick(true)
 	o := options()
-	o.Breaker = breaker.Config{Failures: 3, Pause: 200 * time.Millisecond, Most: 400 * time.Millisecond}
+	now, pass := movable()
+	o.Breaker = breaker.Config{Failures: 3, Now: now}
 	b := open(t, o, upstream.Config{Name: "s", URL: srv.start(t)})
 	mustText(t, b, "s", "echo", `{}`)
 	srv.with(wrong)
@@ -98,7 +131,7 @@ func circuitOpensAndCloses(t *testing.T, wrong func(http.ResponseWriter, *http.R
 		others.Wait() // until they have been refused
 		wrong(w, r, m)
 	})
-	time.Sleep(e.RetryAfter)
+	pass(e.RetryAfter)
 	for range 20 {
 		wg.Go(func() {
 			if _, err := call(t, b, "s", "echo", `{}`); err == nil || strings.Contains(err.Error(), "circuit open") {
@@ -112,6 +145,7 @@ func circuitOpensAndCloses(t *testing.T, wrong func(http.ResponseWriter, *http.R
 	}
 	srv.wrong.Store(nil)
 	await.That(t, "it is well again", func() bool {
+		pass(time.Minute)
 		_, err := call(t, b, "s", "echo", `{}`)
 		return err == nil
 	})
@@ -122,6 +156,7 @@ func circuitOpensAndCloses(t *testing.T, wrong func(http.ResponseWriter, *http.R
 
 // What a tool does wrong says nothing against its server.
 func TestCircuitStaysClosed(t *testing.T) {
+	t.Parallel()
 	for name, wrong := range map[string]func(http.ResponseWriter, *http.Request, wire.Message){
 		"a tool's error": func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 			w.Header().Set("Content-Type", "application/json")
@@ -160,13 +195,15 @@ func TestCircuitStaysClosed(t *testing.T) {
 // A server that asks serves: neither does it count against it that its question is
 // not answered, nor is anybody else kept out until it is.
 func TestFO17QuestionsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
 	srv := newSick(true)
 	asks := func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(wire.AppendResult(nil, m.ID, []byte(`{"resultType":"input_required","inputRequests":{"q":{"method":"roots/list"}},"requestState":"s"}`)))
 	}
 	o := options()
-	o.Breaker = breaker.Config{Failures: 2, Pause: 50 * time.Millisecond, Most: 50 * time.Millisecond}
+	now, pass := movable()
+	o.Breaker = breaker.Config{Failures: 2, Now: now}
 	b := open(t, o, upstream.Config{Name: "s", URL: srv.start(t)})
 	mustText(t, b, "s", "echo", `{}`)
 	srv.with(asks)
@@ -189,7 +226,7 @@ func TestFO17QuestionsKeepNobodyOut(t *testing.T) {
 		t.Fatalf("the control: %+v", st)
 	}
 	srv.with(asks)
-	time.Sleep(100 * time.Millisecond)
+	pass(time.Minute)
 	probe, cancel := context.WithCancel(t.Context())
 	asked, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -210,6 +247,7 @@ func TestFO17QuestionsKeepNobodyOut(t *testing.T) {
 // A slow tool is told from a server that takes calls and never answers (FO-17):
 // the server is asked.
 func TestFO17ServerThatNeverAnswers(t *testing.T) {
+	t.Parallel()
 	for name, hung := range map[string]bool{"slow tool": false, "hung server": true} {
 		srv := newSick(false)
 		end := make(chan struct{})
@@ -226,7 +264,13 @@ func TestFO17ServerThatNeverAnswers(t *testing.T) {
 		}
 		b := open(t, o, upstream.Config{Name: "s", URL: srv.start(t)})
 		mustText(t, b, "s", "echo", `{}`)
+		arrived, asked := make(chan struct{}), make(chan struct{}, 2)
 		srv.with(func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			if m.Method == "tools/call" {
+				arrived <- struct{}{}
+			} else {
+				asked <- struct{}{}
+			}
 			if m.Method == "tools/call" || hung {
 				never(w, r, m)
 				return
@@ -235,13 +279,14 @@ func TestFO17ServerThatNeverAnswers(t *testing.T) {
 			_, _ = w.Write(wire.AppendResult(nil, m.ID, []byte(`{}`)))
 		})
 		for range 2 {
-			job := backendtest.Job(tool("s", "echo"), `{}`)
-			job.Timeout = 100 * time.Millisecond
-			if _, err := b.Run(t.Context(), job); sallyport.CodeOf(err) != sallyport.Timeout || errors.Is(err, sallyport.ErrNotExecuted) {
+			ctx, expire := timed(t)
+			go func() { <-arrived; expire() }()
+			if _, err := b.Run(ctx, backendtest.Job(tool("s", "echo"), `{}`)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sallyport.ErrNotExecuted) {
 				t.Errorf("%s: %v", name, err)
 			}
-			time.Sleep(500 * time.Millisecond) // until the server was asked
+			<-asked
 		}
+		time.Sleep(100 * time.Millisecond) // a circuit that opens though it should not does so by now
 		want := map[bool]breaker.State{false: breaker.Closed, true: breaker.Open}[hung]
 		await.That(t, name+": the circuit is "+string(want), func() bool { return status(t, b, "s").Circuit == want })
 	}
@@ -251,23 +296,30 @@ func TestFO17ServerThatNeverAnswers(t *testing.T) {
 // and started again, whether somebody calls it or not; one that is at work on a
 // call is left alone.
 func TestFO17SilentProgramIsStartedAgain(t *testing.T) {
+	t.Parallel()
 	o := options()
-	o.Pulse, o.Answer, o.Grace = 50*time.Millisecond, 2*time.Second, 300*time.Millisecond
+	o.Pulse, o.Grace = 50*time.Millisecond, 300*time.Millisecond
 	for _, mode := range []string{"legacy", "modern"} {
+		o.Answer = await.Patience
 		b := open(t, o, server("s", mode))
 		first := mustText(t, b, "s", "pid", `{}`)
-		pid, err := strconv.Atoi(first)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // it is asked several times
 		if got := mustText(t, b, "s", "pid", `{}`); got != first {
 			t.Fatalf("%s: one that answers was started again", mode)
 		}
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		await.That(t, "it is started again", func() bool { return status(t, b, "s").Restarts > 0 })
+		o.Answer = 2 * time.Second
+		b = open(t, o, server("s", mode))
+		var pid, restarts int
+		await.That(t, "it is stopped", func() bool { // on a slow machine it may have been started again before
+			var err error
+			first = mustText(t, b, "s", "pid", `{}`)
+			if pid, err = strconv.Atoi(first); err != nil {
+				t.Fatal(err)
+			}
+			restarts = status(t, b, "s").Restarts
+			return syscall.Kill(pid, syscall.SIGSTOP) == nil
+		})
+		await.That(t, "it is started again", func() bool { return status(t, b, "s").Restarts > restarts })
 		if second := mustText(t, b, "s", "pid", `{}`); second == first {
 			t.Errorf("%s: the same process answers", mode)
 		}
@@ -278,8 +330,9 @@ func TestFO17SilentProgramIsStartedAgain(t *testing.T) {
 }
 
 func TestBusyProgramIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	o := options()
-	o.Pulse, o.Answer, o.Grace, o.Listing = 20*time.Millisecond, time.Second, 300*time.Millisecond, time.Second
+	o.Pulse, o.Answer, o.Grace, o.Listing = 20*time.Millisecond, 2*time.Second, 300*time.Millisecond, time.Second
 	b := open(t, o, server("s", "legacy"))
 	pid, err := strconv.Atoi(mustText(t, b, "s", "pid", `{}`))
 	if err != nil {
@@ -288,7 +341,7 @@ func TestBusyProgramIsLeftAlone(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		job := backendtest.Job(tool("s", "hang"), `{}`)
-		job.Timeout = 4 * time.Second
+		job.Timeout = 5 * time.Second
 		job.Notify = func(sallyport.Notice) { _ = syscall.Kill(pid, syscall.SIGSTOP) } // it is at work, and says nothing more
 		_, err := b.Run(t.Context(), job)
 		done <- err
@@ -302,6 +355,7 @@ func TestBusyProgramIsLeftAlone(t *testing.T) {
 
 // A call does not wait in line for longer than is said.
 func TestWaitInLineIsBounded(t *testing.T) {
+	t.Parallel()
 	c := server("s", "legacy")
 	c.Calls, c.Wait = 1, 100*time.Millisecond
 	b := open(t, options(), c)
@@ -326,6 +380,7 @@ func TestWaitInLineIsBounded(t *testing.T) {
 // FO-10: fifty calls that find the session gone make one initialize, and each of
 // them runs once.
 func TestFO10FiftyCallsOneInitialize(t *testing.T) {
+	t.Parallel()
 	srv := &web{lost: "404"}
 	b := open(t, options(), upstream.Config{Name: "s", URL: srv.start(t)})
 	mustText(t, b, "s", "echo", `{}`)

@@ -41,7 +41,7 @@ func (se *session) converse(ctx context.Context, job sallyport.Job, r link.Reque
 
 // setLevel has a server with sessions log what a caller wants to hear.
 func (se *session) setLevel(ctx context.Context, name string) {
-	if name == "" || !wire.IsObject(wire.Member(se.capabilities, "logging")) {
+	if name == "" || !wire.IsObject(wire.Member(se.says.Capabilities, "logging")) {
 		return
 	}
 	se.level.Lower(name, func(params json.RawMessage) error {

@@ -44,7 +44,7 @@ func (s *server) rumoured() {
 // offers reports whether the server says that it can do something with its
 // resources, tools or prompts.
 func (se *session) offers(what string, flag string) bool {
-	return string(wire.Path(se.capabilities, what, flag)) == "true"
+	return string(wire.Path(se.says.Capabilities, what, flag)) == "true"
 }
 
 // follow has the server tell when a resource changes. Each follow needs an

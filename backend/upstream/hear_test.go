@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -51,6 +52,7 @@ func standing(t *testing.T, get http.HandlerFunc) (c upstream.Config, gets, list
 
 // FO-15: whatever the standing stream of a server does, calls go on.
 func TestFO15StandingStreamsOfServers(t *testing.T) {
+	t.Parallel()
 	say := func(w http.ResponseWriter, text string) {
 		w.Header().Set("Content-Type", wire.TypeSSE)
 		_, _ = io.WriteString(w, text)
@@ -79,13 +81,7 @@ func TestFO15StandingStreamsOfServers(t *testing.T) {
 					t.Errorf("a call: %q", got)
 				}
 			}
-			until := time.Now().Add(10 * time.Second)
-			for gets.Load() == 0 || tt.hears && lists.Load() < 2 {
-				if time.Now().After(until) {
-					t.Fatalf("%d streams, %d lists", gets.Load(), lists.Load())
-				}
-				time.Sleep(5 * time.Millisecond)
-			}
+			await.That(t, "it listens, and hears what there is to hear", func() bool { return gets.Load() > 0 && (!tt.hears || lists.Load() >= 2) })
 			time.Sleep(300 * time.Millisecond)
 			if n := gets.Load(); n > tt.mostGets+int32(time.Since(begun)/time.Second) {
 				t.Errorf("the stream was opened %d times", n)

@@ -156,6 +156,8 @@ func (h *hostile) list(m wire.Message) {
 		}
 	case "twins":
 		result(m.ID, `{"tools":[`+echoTool+`,{"name":"echo","description":"another","inputSchema":{"type":"object"}},`+echoTool+`]}`)
+	case "speaks": // of asking
+		result(m.ID, `{"tools":[`+echoTool+`,{"name":"await","description":"asks by an elicitation request","inputSchema":{"type":"object"}}]}`)
 	case "list-hangs":
 	case "list-fails":
 		result(m.ID, `{"tools":null}`)

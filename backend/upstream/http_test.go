@@ -131,6 +131,7 @@ func (s *web) respond(w http.ResponseWriter, r *http.Request, m wire.Message) {
 }
 
 func TestConformanceHTTP(t *testing.T) {
+	t.Parallel()
 	for name, srv := range map[string]func() *web{
 		"legacy":     func() *web { return &web{} },
 		"legacy SSE": func() *web { return &web{sse: true} },
@@ -149,6 +150,7 @@ func TestConformanceHTTP(t *testing.T) {
 }
 
 func TestFO10_LostSession(t *testing.T) {
+	t.Parallel()
 	for _, lost := range []string{
 		"404",
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`,
@@ -180,6 +182,7 @@ func TestFO10_LostSession(t *testing.T) {
 }
 
 func TestFO10_LostForever(t *testing.T) {
+	t.Parallel()
 	srv := &web{forever: true}
 	b := open(t, options(), upstream.Config{Name: "s", URL: srv.start(t)})
 	_, err := call(t, b, "s", "echo", `{}`)
@@ -193,6 +196,7 @@ func TestFO10_LostForever(t *testing.T) {
 
 // A server that dies before it has the whole message cannot have acted on it.
 func TestCutRequestIsNotExecuted(t *testing.T) {
+	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength < 1<<20 {
 			(&web{modern: true}).ServeHTTP(w, r)
@@ -213,6 +217,7 @@ func TestCutRequestIsNotExecuted(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{true, false} {
 		srv := &web{modern: modern}
 		c := upstream.Config{Name: "s", URL: srv.start(t), Header: http.Header{"authorization": {"Bearer upstream-secret"}}}
@@ -263,6 +268,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestRedirects(t *testing.T) {
+	t.Parallel()
 	other := &web{}
 	elsewhere := other.start(t)
 	for name, tt := range map[string]struct {
@@ -283,8 +289,11 @@ func TestRedirects(t *testing.T) {
 			return true
 		}
 		o := options()
-		o.Budget = 2 * time.Second
+		if !tt.ok {
+			o.Budget = 100 * time.Millisecond
+		}
 		b := open(t, o, upstream.Config{Name: "s", URL: srv.start(t), Header: http.Header{"Authorization": {"Bearer x"}}})
+		await.That(t, name+": it was tried", func() bool { s := status(t, b, "s"); return s.State == upstream.StateReady || s.Error != "" })
 		_, err := call(t, b, "s", "echo", `{}`)
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
@@ -299,6 +308,7 @@ func TestRedirects(t *testing.T) {
 }
 
 func TestFO30_AnswersAreBounded(t *testing.T) {
+	t.Parallel()
 	big := strings.Repeat("x", 2*limit)
 	for name, write := range map[string]func(w http.ResponseWriter, id string){
 		"JSON": func(w http.ResponseWriter, id string) {
@@ -345,6 +355,7 @@ func TestFO30_AnswersAreBounded(t *testing.T) {
 }
 
 func TestStreamsOfManyKinds(t *testing.T) {
+	t.Parallel()
 	srv := &web{}
 	var resumed atomic.Int64
 	srv.special = func(w http.ResponseWriter, _ *http.Request, m wire.Message) bool {
@@ -398,6 +409,7 @@ func TestStreamsOfManyKinds(t *testing.T) {
 }
 
 func TestStreamIsResumed(t *testing.T) {
+	t.Parallel()
 	var id atomic.Value
 	var calls atomic.Int64
 	srv := &web{}
@@ -427,6 +439,7 @@ func TestStreamIsResumed(t *testing.T) {
 }
 
 func TestHTTPRefusals(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		write    func(w http.ResponseWriter)
 		never    bool
@@ -477,6 +490,7 @@ func TestHTTPRefusals(t *testing.T) {
 }
 
 func TestHTTPCancelIsTold(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{true, false} {
 		srv := &web{modern: modern}
 		ended := make(chan struct{}, 1)
@@ -495,7 +509,7 @@ func TestHTTPCancelIsTold(t *testing.T) {
 		}
 		select {
 		case <-ended:
-		case <-time.After(5 * time.Second):
+		case <-time.After(await.Patience):
 			t.Error("the stream was not hung up")
 		}
 		if !modern {

@@ -27,21 +27,22 @@ func (s *server) enter(ctx context.Context, who sallyport.Principal) (leave func
 	at, queue, wait := s.line.Bounds()
 	switch {
 	case errors.Is(err, turn.ErrFull):
-		return nil, &sallyport.Error{
-			Code: sallyport.RateLimited, Step: sallyport.Execute, RetryAfter: comeBack, Err: sallyport.ErrNotExecuted,
-			Message: fmt.Sprintf("server %q has %d calls at once and %d more that wait", s.Name, at, queue),
-			Hint:    "try again after retry_after; an operator can raise calls and queue of the server",
-		}
+		return nil, s.busy("try again after retry_after; an operator can raise calls and queue of the server", "has %d calls at once and %d more that wait", at, queue)
 	case errors.Is(err, turn.ErrLong):
-		return nil, &sallyport.Error{
-			Code: sallyport.RateLimited, Step: sallyport.Execute, RetryAfter: comeBack, Err: sallyport.ErrNotExecuted,
-			Message: fmt.Sprintf("server %q has had %d calls at once for %v, and none of their places came free for this one", s.Name, at, wait),
-			Hint:    "try again after retry_after; an operator can raise calls and wait of the server",
-		}
+		return nil, s.busy("try again after retry_after; an operator can raise calls and wait of the server",
+			"has had %d calls at once for %v, and none of their places came free for this one", at, wait)
 	case err != nil:
 		return nil, outcome.NotSent(err)
 	}
 	return leave, nil
+}
+
+// busy tells a call to come back. what says of the server why.
+func (s *server) busy(hint, what string, args ...any) error {
+	return &sallyport.Error{
+		Code: sallyport.RateLimited, Step: sallyport.Execute, RetryAfter: comeBack, Err: sallyport.ErrNotExecuted,
+		Message: fmt.Sprintf("server %q ", s.Name) + fmt.Sprintf(what, args...), Hint: hint,
+	}
 }
 
 // retire takes a session away that no call uses, and none has for long enough.

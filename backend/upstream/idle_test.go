@@ -20,6 +20,7 @@ import (
 // Calls beyond a server's places wait in a line, and beyond that are told to
 // come back; none of those reached the server.
 func TestFO19CallsWaitInLineThenComeBack(t *testing.T) {
+	t.Parallel()
 	c := server("s", "legacy")
 	c.Calls, c.Queue = 2, 3
 	b := open(t, options(), c)
@@ -60,12 +61,23 @@ func TestFO19CallsWaitInLineThenComeBack(t *testing.T) {
 
 // A server that nobody calls is stopped, and the next call starts it again.
 func TestFO19IdleServerIsStopped(t *testing.T) {
+	t.Parallel()
 	c := server("s", "legacy")
 	c.Idle = 300 * time.Millisecond
 	b := open(t, options(), c)
-	first := mustText(t, b, "s", "pid", `{}`)
-	if _, err := os.Stat("/proc/" + strings.TrimSpace(first)); err != nil {
-		t.Fatalf("control: %v", err)
+	var first string
+	job := backendtest.Job(tool("s", "hang"), `{}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	job.Notify = func(sallyport.Notice) { // it is not idle meanwhile
+		defer cancel()
+		first = mustText(t, b, "s", "pid", `{}`)
+		if _, err := os.Stat("/proc/" + strings.TrimSpace(first)); err != nil {
+			t.Errorf("control: %v", err)
+		}
+	}
+	if _, err := b.Run(ctx, job); err == nil {
+		t.Error("it does not hang")
 	}
 	await.That(t, "it is stopped", func() bool {
 		_, err := os.Stat("/proc/" + strings.TrimSpace(first))

@@ -39,7 +39,7 @@ func (se *session) call(ctx context.Context, job sallyport.Job, r link.Request) 
 
 // takesTasks reports whether a server with sessions can be asked for tasks.
 func (se *session) takesTasks() bool {
-	return se.era == eraLegacy && wire.IsObject(wire.Path(se.capabilities, "tasks", "requests", "tools", "call"))
+	return se.era == eraLegacy && wire.IsObject(wire.Path(se.says.Capabilities, "tasks", "requests", "tools", "call"))
 }
 
 // await waits for the end of a call, where its answer is a task.
@@ -55,7 +55,7 @@ func (se *session) await(ctx context.Context, job sallyport.Job, r link.Request,
 	at := &place{se: se, desk: r.Desk}
 	defer at.leave()
 	e := &task.Errand{
-		Server: se.s.Name, Legacy: se.era == eraLegacy, Cancels: se.era != eraLegacy || wire.IsObject(wire.Path(se.capabilities, "tasks", "cancel")), Job: job,
+		Server: se.s.Name, Legacy: se.era == eraLegacy, Cancels: se.era != eraLegacy || wire.IsObject(wire.Path(se.says.Capabilities, "tasks", "cancel")), Job: job,
 		Send: func(ctx context.Context, method, id string, params json.RawMessage) (wire.Message, error) {
 			return at.send(ctx, job, method, id, params)
 		},

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/backendtest"
@@ -124,6 +123,7 @@ const (
 // A call that its server makes a task of waits for the end of it, and passes on how it
 // is going.
 func TestTasksOfServers(t *testing.T) {
+	t.Parallel()
 	for _, legacy := range []bool{true, false} {
 		srv := newTasked(legacy, isWorking, isWorking, isDone)
 		b := open(t, options(), upstream.Config{Name: "s", URL: srv.start(t)})
@@ -149,6 +149,7 @@ func TestTasksOfServers(t *testing.T) {
 
 // A task is asked for where the server takes the call in no other way, and nowhere else.
 func TestTasksOnlyWhereTheyAreRequired(t *testing.T) {
+	t.Parallel()
 	srv := newTasked(true, isDone)
 	b := open(t, options(), upstream.Config{Name: "s", URL: srv.start(t)})
 	if got := mustText(t, b, "s", "free", `{}`); got != "no task" || srv.methods() != "plain" {
@@ -171,21 +172,23 @@ func TestTasksOnlyWhereTheyAreRequired(t *testing.T) {
 
 // Whoever does not wait any more has the task cancelled.
 func TestTasksAreCancelled(t *testing.T) {
+	t.Parallel()
 	for _, legacy := range []bool{true, false} {
-		for name, within := range map[string]time.Duration{"by the caller": 0, "when its time is up": 300 * time.Millisecond} {
+		for name, byCaller := range map[string]bool{"by the caller": true, "when its time is up": false} {
 			srv := newTasked(legacy, isWorking)
 			b := open(t, options(), upstream.Config{Name: "s", URL: srv.start(t)})
-			ctx, cancel := context.WithCancel(t.Context())
-			job := taskJob("slow")
-			if job.Timeout = within; within == 0 {
-				job.Notify = func(sallyport.Notice) { cancel() }
+			ctx, end := timed(t)
+			if byCaller {
+				ctx, end = context.WithCancel(t.Context())
 			}
+			job := taskJob("slow")
+			job.Notify = func(sallyport.Notice) { end() }
 			_, err := b.Run(ctx, job)
-			if err == nil || errors.Is(err, sallyport.ErrNotExecuted) || (within == 0) != errors.Is(err, context.Canceled) {
+			if err == nil || errors.Is(err, sallyport.ErrNotExecuted) || byCaller != errors.Is(err, context.Canceled) {
 				t.Errorf("legacy %v, %s: %v", legacy, name, err)
 			}
 			await.That(t, "the task is cancelled", func() bool { return strings.HasSuffix(srv.methods(), "tasks/cancel") })
-			cancel()
+			end()
 		}
 	}
 }
@@ -193,6 +196,7 @@ func TestTasksAreCancelled(t *testing.T) {
 // What became of a task that its server does not know, or calls failed, is not known,
 // whatever the code of the error means for other requests.
 func TestTasksThatAreLost(t *testing.T) {
+	t.Parallel()
 	no := func(code int) func(wire.Message) *wire.Error {
 		return func(wire.Message) *wire.Error { return &wire.Error{Code: code, Message: "no"} }
 	}
@@ -222,6 +226,7 @@ func TestTasksThatAreLost(t *testing.T) {
 
 // A server that is away for a moment, or has another session now, still has the task.
 func TestTasksOutliveConnections(t *testing.T) {
+	t.Parallel()
 	for _, legacy := range []bool{true, false} {
 		srv := newTasked(legacy, isWorking, isDone)
 		busy := 0
@@ -246,6 +251,7 @@ func TestTasksOutliveConnections(t *testing.T) {
 
 // What a task asks is put to the call's client once, and goes back to the task.
 func TestTasksThatAsk(t *testing.T) {
+	t.Parallel()
 	q := `"status":"input_required","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"Which?"}}}`
 	srv := newTasked(false, q, q, q, isWorking, isDone)
 	b := open(t, options(), upstream.Config{Name: "s", URL: srv.start(t)})

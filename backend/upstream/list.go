@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/asked"
 	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/backend/upstream/page"
 	"sallyport.dev/sallyport/backend/upstream/param"
+	"sallyport.dev/sallyport/backend/upstream/pipe"
 	"sallyport.dev/sallyport/pause"
 	"sallyport.dev/sallyport/wire"
 )
@@ -76,12 +79,15 @@ func (s *server) list(ctx context.Context, se *session) (Listing, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.o.Listing)
 	defer cancel()
-	l := Listing{Server: s.Name, Endpoint: s.endpoint, Credential: s.Credential, Instructions: se.instructions}
+	l := Listing{Server: s.Name, Endpoint: s.endpoint, Credential: s.Credential, Instructions: se.says.Instructions}
 	err := se.pages(ctx, &l)
 	if err == nil && s.life.Err() != nil {
 		err = outcome.Gone(s.Name)
 	}
 	if err == nil {
+		if _, unnamed := se.link.(*pipe.Pipe); unnamed && se.era == eraLegacy && slices.ContainsFunc(l.Tools, asked.Speaks) {
+			s.asks.Store(true)
+		}
 		s.o.OnListing(l)
 	}
 	s.mu.Lock() // Status shows a list only when it has been passed on
@@ -129,7 +135,7 @@ func (se *session) pages(ctx context.Context, l *Listing) error {
 		{"resources", "resources/templates/list", "resourceTemplates", "uriTemplate", &l.Templates, was.Templates},
 		{"prompts", "prompts/list", "prompts", "name", &l.Prompts, was.Prompts},
 	} {
-		if wire.Member(se.capabilities, more.capability) == nil {
+		if wire.Member(se.says.Capabilities, more.capability) == nil {
 			continue
 		}
 		list, err := page.All(ctx, ask, more.method, more.member, more.key)
@@ -144,7 +150,7 @@ func (se *session) pages(ctx context.Context, l *Listing) error {
 			l.warn("%s broke off, so this is a part of them: %s", more.method, brief(err))
 		}
 	}
-	l.Holds = wire.Member(se.capabilities, "resources") != nil
+	l.Holds = wire.Member(se.says.Capabilities, "resources") != nil
 	return nil
 }
 

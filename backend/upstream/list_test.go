@@ -10,6 +10,7 @@ import (
 // FO-06: of a server whose second page always fails, the first is kept as a part, which
 // its status says; and a part takes no whole list's place.
 func TestFO06_LaterPageAlwaysFails(t *testing.T) {
+	t.Parallel()
 	b := open(t, options(), server("s", "page-fails"))
 	await.That(t, "a part is listed", func() bool {
 		st := status(t, b, "s")
@@ -32,6 +33,7 @@ func TestFO06_LaterPageAlwaysFails(t *testing.T) {
 
 // Of two tools with one name the first is kept, and the status says that there is another.
 func TestEqualNamesAreTold(t *testing.T) {
+	t.Parallel()
 	b := open(t, options(), server("s", "twins"))
 	await.That(t, "it is listed", func() bool { return status(t, b, "s").Tools == 1 })
 	if st := status(t, b, "s"); len(st.Warnings) != 1 || !strings.Contains(st.Warnings[0], `"echo" the first is kept`) {

@@ -20,6 +20,7 @@ import (
 	"sallyport.dev/sallyport/catalog/suspect"
 	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/test/npm"
+	"sallyport.dev/sallyport/test/stage"
 )
 
 func npmOptions() upstream.Options {
@@ -131,29 +132,26 @@ func research(t *testing.T, b *upstream.Backend) {
 }
 
 func TestNpmEverythingStdio(t *testing.T) {
+	t.Parallel()
 	modules := npm.Find(t)
 	b := open(t, npmOptions(), upstream.Config{Name: "every", Argv: []string{modules.Node, modules.Script("server-everything"), "stdio"}, Isolation: "none"})
 	everything(t, b)
 	start := time.Now()
 	_ = b.Close()
-	if took := time.Since(start); took > 4*time.Second {
+	if took := time.Since(start); took > await.Patience {
 		t.Errorf("Close took %v", took)
 	}
 }
 
-// freePort is one on which nothing listens just now.
+// freePort is one on which nothing listens just now, nor by chance in a moment.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_, port, _ := net.SplitHostPort(stage.FreePort(t))
 	return port
 }
 
 func TestNpmEverythingHTTP(t *testing.T) {
+	t.Parallel()
 	modules := npm.Find(t)
 	port := freePort(t)
 	run := func() (stop func()) {
@@ -196,6 +194,7 @@ func TestNpmEverythingHTTP(t *testing.T) {
 }
 
 func TestNpmFilesystem(t *testing.T) {
+	t.Parallel()
 	modules := npm.Find(t)
 	root, other := t.TempDir(), t.TempDir()
 	b := open(t, npmOptions(), upstream.Config{Name: "fs", Argv: []string{modules.Node, modules.Script("server-filesystem"), root}, Isolation: "none"})
@@ -214,6 +213,7 @@ func TestNpmFilesystem(t *testing.T) {
 }
 
 func TestNpmMemory(t *testing.T) {
+	t.Parallel()
 	modules := npm.Find(t)
 	c := upstream.Config{Name: "mem", Argv: []string{modules.Node, modules.Script("server-memory")}, Isolation: "none"}
 	c.Env = []string{"MEMORY_FILE_PATH=" + filepath.Join(t.TempDir(), "graph.jsonl")}

@@ -24,7 +24,7 @@ func (s *server) connectWeb(ctx context.Context) (*session, error) {
 		}
 		s.set(func() { s.older, s.plain = false, false }) // it was replaced
 	}
-	se := &session{s: s}
+	se := s.newSession()
 	se, err := s.meet(ctx, se, newWebLink(se))
 	if err == nil || older || !mayBeOlder(err) {
 		return se, err
@@ -60,6 +60,6 @@ func (s *server) connectOlder(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	s.set(func() { s.older, s.plain = true, true })
-	se := &session{s: s}
+	se := s.newSession()
 	return s.meet(ctx, se, se.pipe(conn))
 }

@@ -82,6 +82,7 @@ func jobOf(who sallyport.Principal, name, args string) sallyport.Job {
 // FO-16: what one principal did in a session of a server, another neither sees nor
 // ends, and each hears of its own call only.
 func TestFO16_PrincipalsShareNoSession(t *testing.T) {
+	t.Parallel()
 	s, url := newStateful(t)
 	b := open(t, options(), upstream.Config{Name: "s", URL: url})
 	ann, bob := sallyport.Principal{Tenant: "t1", ID: "ann"}, sallyport.Principal{Tenant: "t1", ID: "bob"}
@@ -138,7 +139,7 @@ func TestFO16_PrincipalsShareNoSession(t *testing.T) {
 	for range 2 {
 		select {
 		case <-s.waiting:
-		case <-time.After(15 * time.Second):
+		case <-time.After(await.Patience):
 			t.Fatal("they do not wait")
 		}
 	}
@@ -148,7 +149,7 @@ func TestFO16_PrincipalsShareNoSession(t *testing.T) {
 		if got != `{"i":1}` {
 			t.Errorf("cancelled %s", got)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(await.Patience):
 		t.Fatal("the server is not told")
 	}
 	close(s.release)
@@ -165,6 +166,7 @@ func TestFO16_PrincipalsShareNoSession(t *testing.T) {
 
 // A session of a principal that the server forgot is opened again, once.
 func TestAnOwnSessionThatIsLost(t *testing.T) {
+	t.Parallel()
 	srv := &web{}
 	b := open(t, options(), upstream.Config{Name: "s", URL: srv.start(t)})
 	ann := sallyport.Principal{Tenant: "t", ID: "ann"}
@@ -183,6 +185,7 @@ func TestAnOwnSessionThatIsLost(t *testing.T) {
 
 // What a principal follows is followed by the session that listens, and taken back there.
 func TestWhatIsFollowedStaysWithTheListener(t *testing.T) {
+	t.Parallel()
 	srv := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, &mcp.ServerOptions{
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },

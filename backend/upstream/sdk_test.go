@@ -18,6 +18,7 @@ import (
 // TestSDKServers speaks with servers of the official SDK in both eras: they
 // check headers and metadata strictly.
 func TestSDKServers(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{true, false} {
 		t.Run(fmt.Sprint("modern=", modern), func(t *testing.T) {
 			srv := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, &mcp.ServerOptions{Instructions: "Be kind."})

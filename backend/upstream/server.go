@@ -3,7 +3,6 @@ package upstream
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/breaker"
+	"sallyport.dev/sallyport/backend/upstream/entry"
 	"sallyport.dev/sallyport/backend/upstream/follow"
 	"sallyport.dev/sallyport/backend/upstream/line"
 	"sallyport.dev/sallyport/backend/upstream/link"
@@ -20,36 +20,21 @@ import (
 	"sallyport.dev/sallyport/backend/upstream/turn"
 )
 
-// A State says how a server does.
-type State string
+// A Status tells how one server does.
+type Status = entry.Status
+
+// A State says it in a word.
+type State = entry.State
 
 // The states of a server.
 const (
-	StateIdle     State = "idle"     // lazy, not called yet
-	StateStarting State = "starting" // connecting
-	StateReady    State = "ready"
-	StateDown     State = "down"    // waiting to try again; Error says why
-	StateRefused  State = "refused" // its configuration cannot be used
-	StateStopped  State = "stopped"
+	StateIdle     = entry.Idle
+	StateStarting = entry.Starting
+	StateReady    = entry.Ready
+	StateDown     = entry.Down
+	StateRefused  = entry.Refused
+	StateStopped  = entry.Stopped
 )
-
-// A Status tells how one server does.
-type Status struct {
-	Name      string          `json:"name"`
-	State     State           `json:"state"`
-	Isolation string          `json:"isolation"`
-	Era       string          `json:"era,omitempty"`         // "modern" or "legacy"
-	Version   string          `json:"version,omitempty"`     // of the protocol
-	Info      json.RawMessage `json:"server_info,omitempty"` // as the server says; not to be trusted
-	Error     string          `json:"error,omitempty"`
-	Circuit   breaker.State   `json:"circuit,omitempty"`  // which calls pass
-	Opened    uint64          `json:"opened,omitempty"`   // how often none did
-	Degraded  string          `json:"degraded,omitempty"` // e.g. "pagination"
-	Tools     int             `json:"tools"`
-	Restarts  int             `json:"restarts"`
-	Warnings  []string        `json:"warnings,omitempty"`
-	Stderr    []string        `json:"stderr,omitempty"` // last lines, control characters escaped
-}
 
 const (
 	maxBackOff = 30 * time.Second
@@ -66,14 +51,17 @@ type server struct {
 	ended    chan struct{} // closed when the supervisor is done
 	kick     chan struct{} // holds one: wakes a server that sleeps
 	line     *turn.Line    // of calls
+	solo     *turn.Line    // of calls that come one at a time
+	asks     *atomic.Bool  // it asks without saying for which call; its own sessions know it, too
 	circuit  *breaker.Breaker
 	relist   chan struct{} // asks for a listing
 	rumour   chan struct{} // the server says that what it has changed
 	follows  follow.Set
-	lists    chan struct{} // held by the one listing that runs
-	told     atomic.Bool   // what it has, once at least
-	owns     owns          // sessions of its callers
-	mute     bool          // it is such a session: it lists nothing
+	lists    chan struct{}       // held by the one listing that runs
+	told     atomic.Bool         // what it has, once at least
+	owns     owns                // sessions of its callers
+	mute     bool                // it is such a session: it lists nothing
+	who      sallyport.Principal // whose, then
 
 	mu       sync.Mutex // guards what follows
 	state    State
@@ -93,11 +81,14 @@ type server struct {
 }
 
 func prepare(c Config, o *Options) *server {
-	return &server{
-		Config: c, o: o, endpoint: c.endpoint(), state: StateIdle,
+	s := &server{
+		Config: c, o: o, endpoint: c.Endpoint(), state: StateIdle,
 		ended: make(chan struct{}), kick: make(chan struct{}, 1), relist: make(chan struct{}, 1), rumour: make(chan struct{}, 1), lists: make(chan struct{}, 1), changed: make(chan struct{}),
 		down: time.Now(), line: turn.New(cmp.Or(c.Calls, o.Calls), cmp.Or(c.Queue, o.Queue), cmp.Or(c.Wait, o.Wait)), circuit: breaker.New(o.Breaker),
+		solo: turn.New(1, ownQueue, cmp.Or(c.Wait, o.Wait)), asks: new(atomic.Bool),
 	}
+	s.asks.Store(c.Processes == entry.Each)
+	return s
 }
 
 func (s *server) begin(ctx context.Context) {
@@ -270,6 +261,19 @@ func (s *server) run(ctx context.Context, job sallyport.Job) (sallyport.Output, 
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
+	own, alone, err := s.process(inner, job)
+	switch {
+	case err != nil:
+		return sallyport.Output{}, err
+	case own != nil:
+		return own.run(ctx, job)
+	case alone:
+		done, err := s.takeTurn(inner, job)
+		if err != nil {
+			return sallyport.Output{}, err
+		}
+		defer done()
+	}
 	said, err := s.pass()
 	if err != nil {
 		return sallyport.Output{}, err
@@ -350,12 +354,12 @@ func (s *server) status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Status{
-		Name: s.Name, State: s.state, Isolation: s.isolation(), Restarts: s.restarts,
+		Name: s.Name, State: s.state, Isolation: s.Isolated(), Restarts: s.restarts,
 		Tools: len(s.listing.Tools), Degraded: s.listing.Degraded, Warnings: s.listing.Warnings,
 		Stderr: s.stderr.Tail(20),
 	}
 	if s.se != nil {
-		st.Era, st.Version, st.Info = s.se.era, s.se.version, s.se.info
+		st.Era, st.Version, st.Info = s.se.era, s.se.version, s.se.says.Info
 		if s.listErr != nil {
 			st.Error = "its tools cannot be listed: " + detail(s.listErr)
 		}

@@ -10,11 +10,13 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/asked"
 	"sallyport.dev/sallyport/backend/upstream/environ"
+	"sallyport.dev/sallyport/backend/upstream/greeting"
 	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/backend/upstream/param"
 	"sallyport.dev/sallyport/backend/upstream/pipe"
@@ -31,26 +33,18 @@ const (
 	eraLegacy = "legacy" // a session begins with initialize
 )
 
-// legacyVersions are the revisions with initialize that are understood.
-var legacyVersions = []string{
-	wire.Version2025_11_25, wire.Version2025_06_18, wire.Version2025_03_26, wire.Version2024_11_05,
-}
-
 // session is a connection whose era is known.
 type session struct {
-	s            *server
-	link         link.Link
-	era          string
-	version      string
-	info         json.RawMessage
-	instructions string
-	capabilities json.RawMessage
-	reaches      []string    // gateways that it is, or that are behind it
-	echoes       atomic.Bool // it has what this gateway has of it
-	answered     atomic.Bool // a request was answered since
-	params       sync.Map    // tool digest → []param.Header
-	room         asked.Room  // calls that are under way
-	level        asked.Level // of log lines, that a legacy server was told
+	s        *server
+	link     link.Link
+	era      string
+	version  string
+	says     greeting.Greeting
+	echoes   atomic.Bool // it has what this gateway has of it
+	answered atomic.Bool // a request was answered since
+	params   sync.Map    // tool digest → []param.Header
+	room     asked.Room  // calls that are under way
+	level    asked.Level // of log lines, that a legacy server was told
 }
 
 // ids are never used twice in one gateway, so that a late answer can meet no
@@ -71,8 +65,14 @@ func (s *server) connect(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be started: %w", err)
 	}
-	se := &session{s: s}
+	se := s.newSession()
 	return s.meet(ctx, se, se.pipe(p))
+}
+
+func (s *server) newSession() *session {
+	se := &session{s: s}
+	se.room.Asked = func() { s.asks.Store(true) }
+	return se
 }
 
 // pipe speaks to a program, or to what behaves like one.
@@ -113,7 +113,7 @@ func (se *session) greet(ctx context.Context) error {
 	s.mu.Unlock()
 	var wants error // an authorisation; one of the legacy era may greet without
 	if !plain {
-		modern, err := se.discover(ctx)
+		modern, err := se.discover(ctx, s.o.Probe)
 		if sallyport.CodeOf(err) == sallyport.AuthorizationRequired {
 			wants, err = err, nil
 		}
@@ -124,7 +124,13 @@ func (se *session) greet(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := se.initialize(ctx); err != nil {
+	err := se.initialize(ctx)
+	if _, refused := errors.AsType[*wire.Error](err); refused && !plain { // a modern one that was slow to start
+		if modern, _ := se.discover(ctx, s.o.Connect); modern {
+			err = nil
+		}
+	}
+	if err != nil {
 		return cmp.Or(wants, err)
 	}
 	return se.loop()
@@ -133,7 +139,7 @@ func (se *session) greet(ctx context.Context) error {
 // loop is an error where the server is this gateway, or leads back to it: each
 // would list what the other lists, without end.
 func (se *session) loop() error {
-	if own := se.s.o.Instance; own == "" || !slices.Contains(se.reaches, own) {
+	if own := se.s.o.Instance; own == "" || !slices.Contains(se.says.Reaches, own) {
 		return nil
 	}
 	return se.leadsBack()
@@ -155,7 +161,7 @@ func (b *Backend) Reaches() []string {
 	for _, s := range servers {
 		s.mu.Lock()
 		if s.se != nil {
-			all = append(all, s.se.reaches...)
+			all = append(all, s.se.says.Reaches...)
 		}
 		s.mu.Unlock()
 	}
@@ -163,12 +169,9 @@ func (b *Backend) Reaches() []string {
 	return slices.Compact(all)
 }
 
-// maxReaches bounds how many gateways a server may say that it reaches.
-const maxReaches = 64
-
-func (se *session) discover(ctx context.Context) (modern bool, err error) {
+func (se *session) discover(ctx context.Context, patience time.Duration) (modern bool, err error) {
 	se.era, se.version = eraModern, wire.Version2026_07_28
-	probe, cancel := context.WithTimeout(ctx, se.s.o.Probe)
+	probe, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	m, err := se.request(probe, "server/discover", nil, true)
 	if err == nil && m.Error.Offers(se.version) { // the protocol has a client choose from those, and try again
@@ -190,26 +193,10 @@ func (se *session) discover(ctx context.Context) (modern bool, err error) {
 		}
 	}
 	if m.Error != nil {
-		return modernError(m.Error)
+		return false, greeting.Modern(m.Error)
 	}
-	versions := wire.Member(m.Result, "supportedVersions")
-	for v := range wire.Elements(versions) {
-		if text, _ := wire.String(v); text == se.version {
-			se.learn(m.Result, wire.Path(m.Result, "_meta", wire.MetaServerInfo))
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// modernError: an error that only a modern server gives. If it then names no
-// version that we speak, initialize is the only thing left to try.
-func modernError(e *wire.Error) (modern bool, err error) {
-	switch e.Code {
-	case wire.CodeHeaderMismatch, wire.CodeMissingCapability:
-		return false, e
-	}
-	return false, nil
+	se.says, modern = greeting.Discovered(m.Result, se.version)
+	return modern, nil
 }
 
 func (se *session) initialize(ctx context.Context) error {
@@ -223,26 +210,10 @@ func (se *session) initialize(ctx context.Context) error {
 	if err != nil {
 		return se.s.fail(err)
 	}
-	version, _ := wire.String(wire.Member(m.Result, "protocolVersion"))
-	if !slices.Contains(legacyVersions, version) {
-		return fmt.Errorf("it speaks protocol version %.40q, which is not known here", version)
+	if se.says, se.version, err = greeting.Initialized(m.Result); err != nil {
+		return err
 	}
-	se.version = version
-	se.learn(m.Result, wire.Member(m.Result, "serverInfo"))
 	return se.link.Send(ctx, wire.Message{Method: "notifications/initialized"})
-}
-
-func (se *session) learn(result, info json.RawMessage) {
-	if wire.IsObject(info) {
-		se.info = info
-	}
-	for v := range wire.Elements(wire.Path(result, "_meta", wire.MetaReaches)) {
-		if id, ok := wire.String(v); ok && len(id) <= 64 && len(se.reaches) < maxReaches {
-			se.reaches = append(se.reaches, id)
-		}
-	}
-	se.capabilities = wire.Member(result, "capabilities")
-	se.instructions, _ = wire.String(wire.Member(result, "instructions"))
 }
 
 func (o *Options) clientInfo() json.RawMessage {

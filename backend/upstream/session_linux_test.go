@@ -16,6 +16,7 @@ import (
 // A server without isolation is not in the operator's session, where a login
 // would let it decide tickets.
 func TestLocalHasASessionOfItsOwn(t *testing.T) {
+	t.Parallel()
 	p, err := child.Launcher{}.Launch(t.Context(), upstream.LaunchSpec{Name: "s", Argv: []string{"/bin/sh", "-c", "cut -d' ' -f1,6 /proc/$$/stat; cat"}, Env: []string{"PATH=/usr/bin:/bin"}})
 	if err != nil {
 		t.Fatal(err)

@@ -106,11 +106,11 @@ func (l *webLink) event(data []byte, r link.Request) (m wire.Message, found bool
 		return m, m.ID == nil || string(m.ID) == string(r.RawID()), nil
 	case m.IsRequest():
 		if l.se.era == eraLegacy { // modern servers must not ask
-			desk := r.Desk
 			if r.Method == "" { // the standing stream, which is nobody's
-				desk = l.se.room.Of(m)
+				l.se.room.Put(m, l.Send)
+			} else {
+				r.Desk.Take(m, l.Send)
 			}
-			desk.Take(m, l.Send)
 		}
 	case r.Method != "" && (m.Method == "notifications/progress" || m.Method == "notifications/message"):
 		// The stream belongs to this one call.

@@ -11,16 +11,11 @@ package upstream
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -29,35 +24,14 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/breaker"
+	"sallyport.dev/sallyport/backend/upstream/entry"
 )
 
 // A Config is one server, as the operator wrote it.
-type Config struct {
-	Name      string            // letters, digits, _ and -
-	Argv      []string          // of a program, or
-	URL       string            // of a streamable HTTP endpoint
-	Env       []string          // "NAME=value", besides the base variables
-	Header    http.Header       // sent with each request, e.g. Authorization
-	HTTP      http.RoundTripper // how its requests go out; nil is Options.HTTP
-	Apart     Apart             // whose calls take other connections; nil is nobody's
-	Isolation string            // which launcher starts the program
+type Config = entry.Config
 
-	// Credential identifies what Env or Header hold (never its value), for
-	// approvals and the record.
-	Credential string
-
-	MaxMessage int // bytes of one message from it; 0 is Options.MaxMessage
-
-	// Lazy servers start with the first call, others at once.
-	Lazy bool
-
-	Confinement sallyport.Confinement // of a program in a sandbox
-
-	Calls int           // at once; 0 is Options.Calls
-	Queue int           // calls that may wait for those; 0 is Options.Queue
-	Wait  time.Duration // of those; 0 is Options.Wait
-	Idle  time.Duration // after which a program without calls is stopped, until the next one; 0 is never
-}
+// Processes say how many a program is.
+type Processes = entry.Processes
 
 // Options bound what servers may do. A zero field means the default.
 type Options struct {
@@ -162,17 +136,17 @@ func New(configs []Config, o Options) *Backend {
 // Add starts one more server. An error says what is wrong with its
 // configuration; Status shows it too.
 func (b *Backend) Add(c Config) error {
-	err := b.check(c)
+	err := c.Check(slices.Sorted(maps.Keys(b.o.Launchers)))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return errors.New("the backend is closed")
 	}
 	if _, taken := b.servers[c.Name]; taken {
-		return wrong(c, "the name is taken: remove the other server first")
+		return c.Wrong("the name is taken: remove the other server first")
 	}
 	if err != nil {
-		b.refused[c.Name] = Status{Name: c.Name, State: StateRefused, Error: err.Error(), Isolation: c.isolation()}
+		b.refused[c.Name] = Status{Name: c.Name, State: StateRefused, Error: err.Error(), Isolation: c.Isolated()}
 		return err
 	}
 	delete(b.refused, c.Name)
@@ -184,76 +158,6 @@ func (b *Backend) Add(c Config) error {
 	s.begin(b.ctx)
 	b.servers[c.Name] = s
 	return nil
-}
-
-func wrong(c Config, format string, args ...any) error {
-	return &sallyport.Error{
-		Code: sallyport.Invalid, Step: sallyport.Execute,
-		Message: fmt.Sprintf("server %.80q: %s", c.Name, fmt.Sprintf(format, args...)),
-		Hint:    "correct servers in sallyport.yaml",
-	}
-}
-
-func (b *Backend) check(c Config) error {
-	if c.Name == "" || len(c.Name) > 64 || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "" {
-		return wrong(c, "a name has 1 to 64 characters of A-Z a-z 0-9 _ -")
-	}
-	switch {
-	case len(c.Argv) > 0 && c.URL != "":
-		return wrong(c, "it has a command and a url; keep one")
-	case c.URL != "":
-		u, err := url.Parse(c.URL)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return wrong(c, "its url must begin with https:// or http://")
-		}
-		if u.User != nil {
-			return wrong(c, "its url holds a password; use a header with a stored secret")
-		}
-		return nil
-	case len(c.Argv) == 0 || c.Argv[0] == "":
-		return wrong(c, "it has neither a command nor a url")
-	}
-	for _, s := range slices.Concat(c.Argv, c.Env) {
-		if strings.ContainsRune(s, 0) {
-			return wrong(c, "its command or environment holds a zero byte")
-		}
-	}
-	for _, kv := range c.Env {
-		if i := strings.IndexByte(kv, '='); i <= 0 {
-			return wrong(c, "an entry of its environment is not NAME=value")
-		}
-	}
-	if b.o.Launchers[c.Isolation] == nil {
-		known := slices.Sorted(maps.Keys(b.o.Launchers))
-		return wrong(c, "isolation %.40q is not available here; available: %s", c.Isolation, strings.Join(known, ", "))
-	}
-	return nil
-}
-
-func (c Config) isolation() string {
-	if c.URL != "" {
-		return "remote"
-	}
-	return c.Isolation
-}
-
-// endpoint identifies where calls go: the URL, or the digest of the command and
-// of what it may reach and see.
-func (c Config) endpoint() string {
-	if c.URL != "" {
-		return c.URL
-	}
-	what := append([]string{c.Isolation}, c.Argv...)
-	what = append(what, c.Confinement.Egress...)
-	for _, r := range c.Confinement.Roots {
-		what = append(what, fmt.Sprintf("root %q %t", r.Path, r.Writable))
-	}
-	b, err := json.Marshal(what)
-	if err != nil {
-		return ""
-	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }
 
 // Remove stops a server and forgets it. It returns when its processes are gone.
@@ -310,7 +214,7 @@ func (b *Backend) Info() sallyport.Info { return sallyport.Info{Name: "upstream"
 // "gvisor", or "remote" for one behind a URL.
 func (b *Backend) IsolationOf(t sallyport.Tool) string {
 	if s := b.server(t.Origin.Server); s != nil {
-		return s.isolation()
+		return s.Isolated()
 	}
 	return ""
 }

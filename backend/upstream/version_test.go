@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"sallyport.dev/sallyport/backend/upstream"
 	"sallyport.dev/sallyport/wire"
@@ -12,6 +13,7 @@ import (
 // A server that refuses our version and names it as one that it supports is asked
 // again; one that names others is greeted as one of an earlier era.
 func TestRefusedVersionIsOfferedAgain(t *testing.T) {
+	t.Parallel()
 	for offered, want := range map[string]struct {
 		era    string
 		probes int64
@@ -45,6 +47,7 @@ func TestRefusedVersionIsOfferedAgain(t *testing.T) {
 // A server that refuses our version each time, whatever it says it supports, is
 // asked twice and no more.
 func TestRefusedVersionIsNotOfferedForEver(t *testing.T) {
+	t.Parallel()
 	var probes atomic.Int64
 	s := &web{}
 	s.special = func(w http.ResponseWriter, _ *http.Request, m wire.Message) bool {
@@ -62,5 +65,26 @@ func TestRefusedVersionIsNotOfferedForEver(t *testing.T) {
 	defer func() { _ = b.Close() }()
 	if _, err := b.Tools(t.Context(), "s"); err != nil || b.Status()[0].Era != "legacy" || probes.Load() != 2 {
 		t.Errorf("%v, %+v after %d probes", err, b.Status()[0], probes.Load())
+	}
+}
+
+// A program that starts so slowly that it says nothing to the first question, and knows no
+// initialize, is asked once more.
+func TestModernProgramThatStartsSlowly(t *testing.T) {
+	t.Parallel()
+	script := `asked=
+while read -r line; do
+id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+case $line in
+*'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"Method not found"}}' ;;
+*'"server/discover"'*) [ -z "$asked" ] || echo '{"jsonrpc":"2.0","id":'$id',"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}}'; asked=1 ;;
+*'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[]}}' ;;
+esac
+done`
+	o := options()
+	o.Probe = 300 * time.Millisecond
+	b := open(t, o, upstream.Config{Name: "s", Argv: []string{"/bin/sh", "-c", script}, Isolation: "none"})
+	if _, err := b.Tools(t.Context(), "s"); err != nil || b.Status()[0].Era != "modern" {
+		t.Errorf("%v, %+v", err, b.Status()[0])
 	}
 }

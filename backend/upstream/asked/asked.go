@@ -42,73 +42,6 @@ type Desk struct {
 	task  string                   // that the server made of the call, "" if it made none
 }
 
-// A Room is all the calls of one connection.
-type Room struct {
-	mu    sync.Mutex
-	desks map[*Desk]bool
-}
-
-// Open returns a desk for a call. The caller must close it.
-func (r *Room) Open(ctx context.Context, job sallyport.Job) *Desk {
-	d := &Desk{room: r, ask: job.Ask, tell: job.Notify, open: map[string]context.CancelCauseFunc{}, urls: map[string]chan struct{}{}}
-	if d.tell == nil {
-		d.tell = func(sallyport.Notice) {}
-	}
-	d.ctx, d.cancel = context.WithCancel(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.desks == nil {
-		r.desks = map[*Desk]bool{}
-	}
-	r.desks[d] = true
-	return d
-}
-
-// Close takes back what is still asked.
-func (d *Desk) Close() {
-	if d == nil {
-		return
-	}
-	d.cancel()
-	d.room.mu.Lock()
-	defer d.room.mu.Unlock()
-	delete(d.room.desks, d)
-}
-
-// Only is the desk of the only call. A message that names no call is of that one;
-// where there are several, nobody knows whose it is, and it is nobody's.
-func (r *Room) Only() *Desk {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.desks) != 1 {
-		return nil
-	}
-	for d := range r.desks {
-		return d
-	}
-	return nil
-}
-
-// Of is the desk of the call that a request belongs to: the one whose task it names,
-// else the only one. Where it may be of several, it is nobody's.
-func (r *Room) Of(m wire.Message) *Desk {
-	id, ok := wire.String(wire.Path(m.Params, "_meta", related, "taskId"))
-	if !ok {
-		return r.Only()
-	}
-	var of *Desk
-	for _, d := range r.all() {
-		if !d.named(func() bool { return d.task == id }) {
-			continue
-		}
-		if of != nil { // the server gave several calls the same task
-			return nil
-		}
-		of = d
-	}
-	return of
-}
-
 // related is the member of _meta by which a server names a task.
 const related = "io.modelcontextprotocol/related-task"
 
@@ -166,22 +99,6 @@ func (r *Room) progress(m wire.Message) {
 	}
 }
 
-// Empty reports whether there is no call.
-func (r *Room) Empty() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.desks) == 0
-}
-
-func (r *Room) all() (all []*Desk) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for d := range r.desks {
-		all = append(all, d)
-	}
-	return all
-}
-
 // Notice takes a notification about a call or a question, and reports whether it was one.
 func (r *Room) Notice(m wire.Message) bool {
 	switch m.Method {
@@ -189,6 +106,9 @@ func (r *Room) Notice(m wire.Message) bool {
 		r.progress(m)
 	case "notifications/cancelled":
 		key := wire.IDKey(wire.Member(m.Params, "requestId"))
+		if r.takenBack(key) {
+			return true
+		}
 		for _, d := range r.all() {
 			d.withdraw(key)
 		}
@@ -301,7 +221,7 @@ func refusal(d *Desk, m wire.Message) *wire.Error {
 	case !ask.Known(m.Method):
 		return &wire.Error{Code: wire.CodeMethodNotFound, Message: "method not found: this client is asked for ping, elicitation, sampling and roots"}
 	case d == nil:
-		return &wire.Error{Code: wire.CodeInvalidRequest, Message: "nobody knows which call this belongs to: none is under way, or several are; over HTTP, ask on the call's own stream"}
+		return nobodys(noCall)
 	}
 	return &wire.Error{Code: wire.CodeMethodNotFound, Message: "the client of this call cannot be asked: " + m.Method}
 }

@@ -1,35 +1,36 @@
 package asked_test
 
 import (
-	"encoding/json"
+	"fmt"
 	"testing"
-
-	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/backend/upstream/asked"
-	"sallyport.dev/sallyport/wire"
 )
 
 // A question that names a task is that call's. Where a server gave two calls the same
 // task, nobody knows whose it is, and neither client is asked.
 func TestQuestionsOfATask(t *testing.T) {
-	of := func(id string) wire.Message {
-		return wire.Message{Params: json.RawMessage(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}}}`)}
+	of := func(id string) string {
+		return `,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}}`
 	}
 	for range 20 { // calls have no order
-		var r asked.Room
-		a, b := r.Open(t.Context(), sallyport.Job{}), r.Open(t.Context(), sallyport.Job{})
+		s := newScene(t)
+		a, b := s.call("ann", "a"), s.call("bob", "b")
 		a.Task("a")
 		b.Task("b")
-		if r.Of(of("a")) != a || r.Of(of("b")) != b || r.Of(of("c")) != nil || r.Of(wire.Message{}) != nil {
-			t.Fatal("a question goes to another call than the one that it names")
+		for i, id := range []string{"a", "b"} {
+			s.asks(i, of(id))
+			s.want(s.put, fmt.Sprint(id, " ", i))
+			s.want(s.said, "{")
 		}
+		s.asks(2, of("c"))
+		s.want(s.said, "refused")
 		b.Task("a")
-		if r.Of(of("a")) != nil {
-			t.Fatal("a question of two calls' task goes to one of them")
-		}
+		s.asks(3, of("a"))
+		s.want(s.said, "refused")
 		b.Close()
-		if r.Of(of("a")) != a {
-			t.Fatal("a call does not get its question")
-		}
+		s.asks(4, of("a"))
+		s.want(s.put, "a 4")
+		s.want(s.said, "{")
+		a.Close()
+		s.silent()
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/audit"
+	"sallyport.dev/sallyport/audit/audittest"
 	"sallyport.dev/sallyport/backend/upstream/authz"
 	"sallyport.dev/sallyport/oauth/oauthtest"
 	"sallyport.dev/sallyport/secret"
@@ -119,20 +120,11 @@ func TestFO37_OneRefreshAcrossReplicas(t *testing.T) {
 	}
 	var both [2]*memory
 	for i := range both {
-		dir := t.TempDir()
-		key, err := audit.CreateKey(dir)
+		db, err := postgres.Open(t.Context(), link, audittest.Sealer(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		seal, err := audit.NewSealer(key, filepath.Join(dir, "heads"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		db, err := postgres.Open(t.Context(), link, seal)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { db.Close(); seal.Close() })
+		t.Cleanup(func() { db.Close() })
 		both[i] = &memory{db, box}
 	}
 	refreshedOnce(t, both[0], both[1])

@@ -83,7 +83,7 @@ func (m *memory) gate(t *testing.T, holder string, o authz.Options) *gate {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	g.Keeper = authz.New(o)
-	g.b = upstream.New(nil, upstream.Options{Budget: 20 * time.Second, BackOff: 10 * time.Millisecond})
+	g.b = upstream.New(nil, upstream.Options{Budget: time.Minute, BackOff: 10 * time.Millisecond})
 	t.Cleanup(func() { g.b.Close() })
 	return g
 }

@@ -50,7 +50,7 @@ func (l Launcher) Launch(ctx context.Context, spec upstream.LaunchSpec) (pipe.Pr
 		}
 		pipes[i], pipes[i+1] = r, w
 	}
-	p := &process{stdin: pipes[1], stdout: pipes[2], stderr: pipes[4], ended: make(chan struct{})}
+	p := &process{stdin: pipes[1], stdout: pipes[2], stderr: pipes[4], ended: make(chan struct{}), leftover: -1}
 	cmd := &exec.Cmd{
 		Path: path, Args: spec.Argv, Env: spec.Env, Dir: l.Dir,
 		Stdin: pipes[0], Stdout: pipes[3], Stderr: pipes[5],
@@ -105,6 +105,7 @@ type process struct {
 	ended                 chan struct{} // closed after err is set
 	err                   error
 	unread                int // set before ended is closed
+	leftover              int // the same, of an input that was closed when nobody could read it any more; else -1; guarded by groupMu
 	stopping              sync.Mutex
 	reaped                bool // guarded by groupMu
 	groupMu               sync.Mutex
@@ -132,7 +133,9 @@ func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	p.err = cmd.Wait()
 	p.reaped = true
-	p.unread = unread(p.stdin)
+	if p.unread = unread(p.stdin); p.unread < 0 {
+		p.unread = p.leftover
+	}
 	p.groupMu.Unlock()
 	deadline := time.Now().Add(drainTime)
 	_ = p.stdout.SetReadDeadline(deadline)
@@ -166,10 +169,37 @@ func unread(pipe *os.File) int {
 	return n
 }
 
+// closeInput ends the program's input. What is in it then, and can be read by nobody, is
+// what the program did not read.
+func (p *process) closeInput() {
+	p.groupMu.Lock()
+	defer p.groupMu.Unlock()
+	if n := unread(p.stdin); n >= 0 {
+		if p.leftover = -1; deserted(p.stdin) {
+			p.leftover = n
+		}
+	}
+	_ = p.stdin.Close()
+}
+
+// deserted reports whether nobody can read from a pipe any more.
+func deserted(pipe *os.File) (is bool) {
+	conn, err := pipe.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = conn.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd)}}
+		n, err := unix.Poll(fds, 0)
+		is = err == nil && n == 1 && fds[0].Revents&unix.POLLERR != 0
+	})
+	return is
+}
+
 func (p *process) Stop(grace time.Duration) error {
 	p.stopping.Lock()
 	defer p.stopping.Unlock()
-	_ = p.stdin.Close()
+	p.closeInput()
 	if !p.wait(grace / 3) {
 		p.signal(syscall.SIGTERM)
 		if !p.wait(grace / 3) {

@@ -42,6 +42,7 @@ type Pipe struct {
 	o    Options
 	proc Process
 	out  chan *parcel
+	pen  chan struct{} // holds one: who writes to the program, or its end
 	over chan struct{}
 	err  error        // set before over is closed
 	read int64        // bytes of input that the program may have read; set before over is closed
@@ -68,7 +69,7 @@ type answer struct {
 
 // New begins to speak to a program. Its end is the pipe's.
 func New(p Process, o Options) *Pipe {
-	l := &Pipe{o: o, proc: p, out: make(chan *parcel, 64), over: make(chan struct{}), waiting: map[int64]*waiter{}}
+	l := &Pipe{o: o, proc: p, out: make(chan *parcel, 64), pen: make(chan struct{}, 1), over: make(chan struct{}), waiting: map[int64]*waiter{}}
 	said := make(chan struct{})
 	go l.listen(said)
 	go l.write()
@@ -125,33 +126,6 @@ func (l *Pipe) listen(said chan<- struct{}) {
 	}
 }
 
-// write owns the program's standard input.
-func (l *Pipe) write() {
-	for {
-		select {
-		case <-l.over:
-			return
-		case p := <-l.out:
-			l.mu.Lock()
-			taken := p.take(l.written)
-			if taken { // counted before it is out: what was read is never understated
-				l.written += int64(len(p.line))
-			}
-			l.mu.Unlock()
-			if !taken {
-				continue
-			}
-			if n, err := l.proc.Stdin().Write(p.line); err != nil {
-				if n == 0 {
-					p.putBack()
-				}
-				_ = l.proc.Stop(l.o.Grace) // it reads no more
-				return
-			}
-		}
-	}
-}
-
 // hear owns the program's standard output. When that ends, so does the link.
 func (l *Pipe) hear(said <-chan struct{}) {
 	lines := line.NewReader(l.proc.Stdout(), l.o.Most)
@@ -193,6 +167,10 @@ func (l *Pipe) end(said <-chan struct{}) {
 	case <-said:
 	case <-time.After(200 * time.Millisecond):
 	}
+	select { // what is being written now has come out or not, and nothing follows it
+	case l.pen <- struct{}{}:
+	case <-time.After(l.o.Grace):
+	}
 	l.err = exited(l.o.Server, status, l.o.Words(3))
 	l.read = math.MaxInt64
 	if u, ok := l.proc.(unreader); ok {
@@ -222,17 +200,9 @@ func (l *Pipe) receive(text []byte) {
 	case m.IsResponse():
 		l.deliver(m.ID, answer{msg: m})
 	case m.IsRequest():
-		l.o.Room.Of(m).Take(m, l.Send)
+		l.o.Room.Put(m, l.Send)
 	default:
 		l.notice(m)
-	}
-}
-
-// post hands a line to the writer if there is room, and forgets it otherwise.
-func (l *Pipe) post(p *parcel) {
-	select {
-	case l.out <- p:
-	default:
 	}
 }
 
@@ -338,30 +308,6 @@ func (l *Pipe) last(w *waiter, p *parcel, r link.Request) (wire.Message, error) 
 		return wire.Message{}, outcome.NotSent(l.err)
 	}
 	return wire.Message{}, l.err
-}
-
-// abandon gives a call up: unsent if it is still here, else told to stop.
-func (l *Pipe) abandon(p *parcel, r link.Request, why error) error {
-	if p.drop() {
-		return outcome.NotSent(why)
-	}
-	if !r.Quiet {
-		m := r.Cancellation()
-		l.post(&parcel{line: m.AppendLine(nil)})
-	}
-	return why
-}
-
-// Send hands a message to the program.
-func (l *Pipe) Send(ctx context.Context, m wire.Message) error {
-	select {
-	case l.out <- &parcel{line: m.AppendLine(nil)}:
-		return nil
-	case <-l.over:
-		return l.err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // exited is how a program ended, with its last words.

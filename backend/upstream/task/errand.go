@@ -25,9 +25,9 @@ const (
 	first   = 100 * time.Millisecond // where it says nothing, half as much again each time up to
 	slowest = 5 * time.Second
 
-	patience    = 30 * time.Second // with a server that answers no such question, from the first on
-	maxAsked    = 64               // questions of one task
-	parting     = 10 * time.Second // to tell that nobody waits any more
+	patience = 30 * time.Second // with a server that answers no such question, from the first on
+	maxAsked = 64               // questions of one task
+	parting  = 10 * time.Second // to tell that nobody waits any more
 )
 
 // An Errand is a call whose server made a task of it.
@@ -88,7 +88,7 @@ func (e *Errand) Follow(ctx context.Context, st State) (json.RawMessage, error) 
 func (e *Errand) settle(stop context.CancelCauseFunc) {
 	stop(nil)
 	if e.asked != nil {
-		_ = <-e.asked // nobody waits for the answers any more
+		<-e.asked // nobody waits for the answers any more
 	}
 }
 
