@@ -8,12 +8,12 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/backendtest"
 	"sallyport.dev/sallyport/backend/openapi"
 	"sallyport.dev/sallyport/egress"
+	"sallyport.dev/sallyport/test/await"
 )
 
 // TO-12: no redirect takes a credential or a body anywhere, whatever its code;
@@ -192,9 +192,7 @@ func TestForeignDocumentNeedsABase(t *testing.T) {
 			}
 		})
 		var s openapi.Status
-		for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && (s.State == "" || s.State == openapi.StateStarting); time.Sleep(10 * time.Millisecond) {
-			s = w.Status()[0]
-		}
+		await.That(t, "it is judged", func() bool { s = w.Status()[0]; return s.State != openapi.StateStarting })
 		if (s.State == openapi.StateReady) != c.ok || !c.ok && !strings.Contains(s.Error, "say so with base") || c.ok && s.Base != p.other {
 			t.Errorf("%+v: %+v", c, s)
 		}

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -8,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,6 +18,8 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
+	oauth "sallyport.dev/sallyport/oauth/client"
+	"sallyport.dev/sallyport/oauth/discovery"
 )
 
 // hidden is a credential, and how it is called where it stood.
@@ -174,10 +176,8 @@ func (t *tokens) forget() {
 	clear(t.kept)
 }
 
-const (
-	maxToken = 64 << 10
-	early    = 30 * time.Second // before its end, a token is not used any more
-)
+// early is how long before its end a token is not used any more.
+const early = 30 * time.Second
 
 // token gets an access token with the client's credentials. (RFC 6749, 4.4) The
 // document does not choose who sees them: it is the API's own origin, or what the
@@ -233,40 +233,11 @@ func (a *api) askToken(ctx context.Context, target string, scopes []string, valu
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.b.o.Fetch)
 	defer cancel()
-	form := url.Values{"grant_type": {"client_credentials"}}
-	if len(scopes) > 0 {
-		form.Set("scope", strings.Join(scopes, " "))
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(form.Encode()))
+	got, err := oauth.Client{HTTP: a.b.client.Transport}.OwnCredentials(ctx, discovery.Server{TokenEndpoint: target},
+		oauth.Registration{ClientID: id, Secret: secret, Method: oauth.MethodBasic}, "", scopes)
 	if err != nil {
-		return token{}, errors.New("token_url is not a URL")
+		return token{}, err
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("Accept", "application/json")
-	req.SetBasicAuth(url.QueryEscape(id), url.QueryEscape(secret))
-	resp, err := a.b.client.Do(req)
-	if err != nil {
-		if ctx.Err() != nil {
-			return token{}, ctx.Err()
-		}
-		return token{}, errors.New("no connection")
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxToken))
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return token{}, fmt.Errorf("its server answers %d", resp.StatusCode)
-	}
-	var got struct {
-		AccessToken string      `json:"access_token"`
-		TokenType   string      `json:"token_type"`
-		ExpiresIn   json.Number `json:"expires_in"`
-	}
-	if err := json.Unmarshal(body, &got); err != nil || got.AccessToken == "" || !printable(got.AccessToken) || got.TokenType != "" && !strings.EqualFold(got.TokenType, "bearer") {
-		return token{}, errors.New("its server answers without a bearer token")
-	}
-	life := time.Minute
-	if n, err := got.ExpiresIn.Int64(); err == nil && n > 0 && n < 1<<31 {
-		life = time.Duration(n) * time.Second
-	}
-	return token{got.AccessToken, time.Now().Add(life - min(early, life/2))}, nil
+	life := cmp.Or(got.Life, time.Minute)
+	return token{got.Access, time.Now().Add(life - min(early, life/2))}, nil
 }

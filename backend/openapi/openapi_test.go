@@ -15,6 +15,7 @@ import (
 	"sallyport.dev/sallyport/backend/backendtest"
 	"sallyport.dev/sallyport/backend/openapi"
 	"sallyport.dev/sallyport/egress"
+	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -305,12 +306,9 @@ func sallyportMessage(err error) string {
 // its own origin; it does not choose another one for the operator's credential.
 func TestFetchedDocument(t *testing.T) {
 	p := startPeer(t)
-	ready := func(w *world) openapi.Status {
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			if s := w.Status()[0]; s.State != openapi.StateStarting || time.Now().After(end) {
-				return s
-			}
-		}
+	ready := func(w *world) (s openapi.Status) {
+		await.That(t, "it is judged", func() bool { s = w.Status()[0]; return s.State != openapi.StateStarting })
+		return s
 	}
 	fetched := func(from string, auth map[string]string, base string) openapi.Status {
 		return ready(open(t, p, func(c *openapi.Config, _ *openapi.Options) {

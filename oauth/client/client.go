@@ -152,9 +152,13 @@ func (c Client) Refresh(ctx context.Context, s discovery.Server, r Registration,
 	return t, err
 }
 
-// OwnCredentials fetches a token for the client itself (SEP-1046).
+// OwnCredentials fetches a token for the client itself (SEP-1046), for a resource if
+// one is named.
 func (c Client) OwnCredentials(ctx context.Context, s discovery.Server, r Registration, resource string, scopes []string) (Tokens, error) {
-	form := url.Values{"grant_type": {"client_credentials"}, "resource": {resource}}
+	form := url.Values{"grant_type": {"client_credentials"}}
+	if resource != "" {
+		form.Set("resource", resource)
+	}
 	if len(scopes) > 0 {
 		form.Set("scope", strings.Join(scopes, " "))
 	}
@@ -196,7 +200,7 @@ func parseTokens(status int, body []byte) (Tokens, error) {
 	switch {
 	case !usable(t.Access):
 		return t, &Failure{Status: status, Sent: true, Err: errors.New("there is no usable access token in the answer")}
-	case !strings.EqualFold(t.Type, "Bearer"):
+	case t.Type != "" && !strings.EqualFold(t.Type, "Bearer"): // not every server says
 		return t, &Failure{Status: status, Sent: true, Err: fmt.Errorf("a token of the type %.40q cannot be used here", t.Type)}
 	}
 	if n, err := more.Seconds.Float64(); err == nil && n > 0 {
