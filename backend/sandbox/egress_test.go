@@ -34,14 +34,14 @@ import socket, sys, urllib.request, urllib.error
 
 def get(u):
     try:
-        return urllib.request.urlopen(u, timeout=10).read().decode()
+        return urllib.request.urlopen(u, timeout=60).read().decode()
     except urllib.error.HTTPError as e:
         return "%d %s" % (e.code, e.headers["Sallyport-Egress"])
     except Exception as e:
         return "ERR %r" % e
 
 def raw(text):
-    s = socket.create_connection(("127.0.0.1", 3128), 10)
+    s = socket.create_connection(("127.0.0.1", 3128), 60)
     s.sendall(text.encode("latin-1"))
     return s.recv(100).decode("latin-1").split("\r\n")[0]
 

@@ -82,6 +82,7 @@ func kept(t *testing.T, b *sandbox.Backend) int {
 // gateway that starts again has its sessions; those of one that is gone end, and
 // nobody else's do.
 func TestTO51_SessionsOfGateways(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	h := newHost(t)
 	h.more = []string{"-gateway-grace", "8s"}
 	socket := h.listen(t)

@@ -172,6 +172,10 @@ func (p *process) Unread() int {
 	return int(max(0, p.sent-*p.read))
 }
 
+// stopPatience is how long a server that was killed at the end of its grace may take
+// to be gone.
+const stopPatience = 20 * time.Second
+
 func (p *process) Stop(grace time.Duration) error {
 	// In the background: a Write that waits for a server that does not read holds
 	// the stream, and is ended only by the cancel below.
@@ -183,7 +187,7 @@ func (p *process) Stop(grace time.Duration) error {
 	// Nobody may be reading any more; what is left must not hold the exit back.
 	p.stdoutR.Close()
 	p.stderrR.Close()
-	t := time.NewTimer(grace + 2*time.Second)
+	t := time.NewTimer(grace + stopPatience)
 	defer t.Stop()
 	select {
 	case <-p.done:

@@ -12,6 +12,7 @@ import (
 	"sallyport.dev/sallyport/backend/sandbox"
 	"sallyport.dev/sallyport/image/module"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/wasm"
 	"sallyport.dev/sallyport/wasm/wasmtest"
 )
 
@@ -48,7 +49,8 @@ func main() {
 // it prints is the result. A module crosses to the host once, and only the one that
 // was pinned.
 func TestWasmTool(t *testing.T) {
-	h, _ := wasmtest.Open(t)
+	dir := filepath.Join(t.TempDir(), "compiled") // in which there is nothing yet
+	h, _ := wasmtest.Open(t, func(c *wasm.Config) { c.Dir = dir })
 	host := &noted{Tier: h}
 	open := func() *sandbox.Backend {
 		return playing(t, map[string]tier.Tier{sallyport.TierWasm: host}, func(o *sandbox.Options) { o.Modules = module.NewStore(t.TempDir()) })

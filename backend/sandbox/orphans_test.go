@@ -96,6 +96,7 @@ func TestFO45_KilledAgainAndAgain(t *testing.T) {
 	await.That(t, "the folders of servers are taken off", func() bool { // others' namespaces may hold a device for a moment
 		return !slices.ContainsFunc(h.stuff(t), func(l string) bool { return strings.Contains(l, "/sys/block/") })
 	})
+	nobodyLeft(t, h)
 	for _, l := range append(h.stuff(t), cgroupsOf(ids)...) {
 		if !slices.Contains(before, l) && !strings.Contains(l, "sallyport-sandboxd -") {
 			t.Errorf("left after a restart: %s", l)

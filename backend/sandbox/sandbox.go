@@ -240,7 +240,7 @@ func (b *Backend) Kill(ctx context.Context, id string) (bool, error) {
 }
 
 // closePatience is how long a host may take to end after its connection closed.
-const closePatience = 15 * time.Second
+const closePatience = time.Minute
 
 // Close implements sallyport.Backend. A host that this backend started has
 // ended, with every sandbox, when Close returns.

@@ -83,6 +83,7 @@ func TestTO51_SessionsOfPrincipals(t *testing.T) {
 	for _, args := range []string{
 		`{"action":"end","session":"s"}`, `{"action":"files","session":"s"}`, `{"action":"get","session":"s","path":"f0"}`,
 		`{"action":"put","session":"s","path":"g","content":"x"}`, `{"action":"output","session":"s","job":1}`,
+		`{"action":"fork","session":"s","names":["t"]}`,
 	} {
 		if _, err := run(stranger, "sandbox_session", args); sallyport.CodeOf(err) != sallyport.NotFound {
 			t.Errorf("%s: %v", args, err)
@@ -109,11 +110,11 @@ func TestSessionTerms(t *testing.T) {
 	h.more = []string{"-egress-private", "127.0.0.0/8", "-session-rest", "300ms"}
 	vault := secrets{"t/k": "value-one"}
 	b := h.start(t, sandbox.Options{Secrets: vault})
-	fetch := fmt.Sprintf(`{"session":"s","code":"import urllib.request as u\ntry: print(u.urlopen('http://%s/', timeout=10).read())\nexcept Exception as e: print(e)"}`, addr)
+	fetch := fmt.Sprintf(`{"session":"s","code":"import urllib.request as u\ntry: print(u.urlopen('http://%s/', timeout=60).read())\nexcept Exception as e: print(e)"}`, addr)
 	job := codeJob(toolNamed(t, "run_python"), fetch)
 	job.Egress = []string{addr}
 	for i := range 3 { // the way is open anew in each call, also after a rest
-		for deadline := time.Now().Add(20 * time.Second); i == 2; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(3 * time.Minute); i == 2; time.Sleep(50 * time.Millisecond) {
 			list, _, err := b.List(t.Context())
 			if err != nil || time.Now().After(deadline) {
 				t.Fatalf("it does not rest: %v, %v", list, err)
@@ -154,6 +155,7 @@ func TestSessionTerms(t *testing.T) {
 // Who wants to hear is told of output while the program runs; the result has all
 // of it. What is given secrets is told of at its end only.
 func TestOutputAsItComes(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	b := newHost(t).start(t, sandbox.Options{Secrets: secrets{"t/k": "value-one"}})
 	for _, tt := range []struct{ tool, args string }{
 		{"run_python", `{"code":"import sys, time\nprint('one')\nprint('err', file=sys.stderr)\ntime.sleep(1.5)\nprint('two')"}`},

@@ -28,13 +28,14 @@ func sessionTool() sallyport.Tool {
 	path := schema{"type": "string", "maxLength": 4096, "description": "Relative to the session's working folder."}
 	return sallyport.Tool{
 		Name:        sallyport.FilesTool,
-		Description: "Looks after your sessions of run_python, run_javascript and run_shell: list them, end one, read the output of a background job, and list, read and write files.",
+		Description: "Looks after your sessions of run_python, run_javascript and run_shell: list them, end one, fork one, read the output of a background job, and list, read and write files.",
 		InputSchema: marshal(schema{
 			"type": "object", "required": []string{"action"}, "additionalProperties": false,
 			"properties": schema{
-				"action": schema{"type": "string", "enum": []string{"list", "end", "output", "files", "get", "put"},
-					"description": "list: your sessions. end: end one. output: of a job, from offset on. files: what is in the folder path. get: read the file path. put: write it."},
+				"action": schema{"type": "string", "enum": []string{"list", "end", "fork", "output", "files", "get", "put"},
+					"description": "list: your sessions. end: end one. fork: copy one of tier microvm as it is, with all that its programs hold in memory, to each of names. output: of a job, from offset on. files: what is in the folder path. get: read the file path. put: write it."},
 				"session":  schema{"type": "string", "pattern": sessionPattern, "maxLength": 64, "description": "Name of the session; for all but list."},
+				"names":    schema{"type": "array", "minItems": 1, "maxItems": 8, "uniqueItems": true, "items": schema{"type": "string", "pattern": sessionPattern, "maxLength": 64}, "description": "Of the copies, for fork: new sessions."},
 				"path":     path,
 				"job":      schema{"type": "integer", "minimum": 1, "maximum": math.MaxUint32, "description": "Number of the job, for output."},
 				"offset":   schema{"type": "integer", "minimum": 0, "maximum": 1 << 40, "description": "Where to begin, for output and get: the next of the answer before."},
@@ -53,6 +54,7 @@ func sessionTool() sallyport.Tool {
 // sessionArgs are the tool's arguments.
 type sessionArgs struct {
 	Action, Session, Path, Content, Encoding string
+	Names                                    []string
 	Job                                      uint32
 	Offset                                   int64
 	Length                                   int64
@@ -78,6 +80,8 @@ func (b *Backend) session(ctx context.Context, job sallyport.Job) (sallyport.Out
 	case "end":
 		_, err = b.api.EndSession(ctx, ref)
 		v = map[string]any{"ended": a.Session}
+	case "fork":
+		v, err = b.fork(ctx, ref, a.Names)
 	case "output":
 		return b.jobOutput(ctx, ref, a)
 	case "files":
@@ -87,12 +91,23 @@ func (b *Backend) session(ctx context.Context, job sallyport.Job) (sallyport.Out
 	case "put":
 		v, err = b.put(ctx, ref, a, job.Transfer)
 	default:
-		return sallyport.Output{}, refuse(sallyport.Invalid, "list, end, output, files, get or put", "there is no action %.40q", a.Action)
+		return sallyport.Output{}, refuse(sallyport.Invalid, "list, end, fork, output, files, get or put", "there is no action %.40q", a.Action)
 	}
 	if err != nil {
 		return sallyport.Output{}, over(ctx, err)
 	}
 	return said(v)
+}
+
+// fork copies a session as it is.
+func (b *Backend) fork(ctx context.Context, ref *sandboxpb.SessionRef, names []string) (any, error) {
+	for _, name := range names {
+		if err := checkSession(name); err != nil {
+			return nil, err
+		}
+	}
+	reply, err := b.api.ForkSession(ctx, &sandboxpb.ForkSessionRequest{Session: ref, Names: names})
+	return map[string]any{"forked": ref.Name, "siblings": names, "paused_ms": float64(reply.GetPausedUs()) / 1000}, err
 }
 
 // over is a failure of the host, unless it is the caller's, who went away or

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/sandbox"
+	"sallyport.dev/sallyport/gvisor/session"
 	"sallyport.dev/sallyport/sandboxd"
 	"sallyport.dev/sallyport/tier"
 )
@@ -58,7 +60,9 @@ func hosted(t *testing.T, tiers map[string]tier.Tier, alter ...func(*sandbox.Opt
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := sandboxd.NewServer(sandboxd.Config{Tiers: tiers}).Register()
+	x := session.Open(session.Config{Max: 1, PerOwner: 1, Idle: time.Hour, Life: time.Hour, Dir: t.TempDir()})
+	t.Cleanup(x.Close)
+	g := sandboxd.NewServer(sandboxd.Config{Tiers: tiers, Sessions: x}).Register()
 	go g.Serve(l) //nolint:errcheck // it ends when it is stopped
 	t.Cleanup(g.Stop)
 	var o sandbox.Options
@@ -143,14 +147,14 @@ func TestProofsEndWithTheHost(t *testing.T) {
 	}
 }
 
-// A session runs in gVisor and nowhere else: a request for one that names another
+// A session runs in gVisor or a microVM and nowhere else: a request for one that names another
 // tier is refused, by the host too.
 func TestSessionsOfOtherTiersAreRefused(t *testing.T) {
-	vm := &played{}
-	b := playing(t, map[string]tier.Tier{sallyport.TierMicroVM: vm})
-	_, err := b.Exec(t.Context(), sandbox.Command{Tier: sallyport.TierMicroVM, Session: &sandbox.SessionRun{Owner: "o", Name: "s", Language: "python", Code: "1"}})
-	if sallyport.CodeOf(err) != sallyport.Invalid || len(vm.asked) > 0 {
-		t.Errorf("%v, %v", err, vm.asked)
+	iso := &played{}
+	b := playing(t, map[string]tier.Tier{sallyport.TierIsolate: iso})
+	_, err := b.Exec(t.Context(), sandbox.Command{Tier: sallyport.TierIsolate, Session: &sandbox.SessionRun{Owner: "o", Name: "s", Language: "python", Code: "1"}})
+	if sallyport.CodeOf(err) != sallyport.Invalid || len(iso.asked) > 0 {
+		t.Errorf("%v, %v", err, iso.asked)
 	}
 }
 
