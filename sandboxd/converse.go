@@ -23,7 +23,7 @@ func (s *Server) Converse(stream grpc.BidiStreamingServer[sandboxpb.ConverseRequ
 	if r == nil || r.GetSession() != nil {
 		return sandboxpb.ToStatus(refused(sallyport.Invalid, "send a run without a session first", "a conversation begins with a run in a sandbox of its own"))
 	}
-	tier, err := s.tier(r.Tier)
+	t, err := s.tier(r.Tier)
 	if err != nil {
 		return sandboxpb.ToStatus(err)
 	}
@@ -43,7 +43,7 @@ func (s *Server) Converse(stream grpc.BidiStreamingServer[sandboxpb.ConverseRequ
 	}()
 	req := toRequest(r)
 	req.Owner, req.Talk = owned(ctx, r), line
-	res, err := tier.Run(ctx, req)
+	res, err := t.Run(ctx, req)
 	line.End()
 	<-told
 	if err != nil {

@@ -175,7 +175,7 @@ func FuzzRequests(f *testing.F) {
 }
 
 func call(t *testing.T, s *Server, rpc byte, b []byte) (err error) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	parse := func(m proto.Message) bool { return proto.Unmarshal(b, m) == nil } // else grpc refuses
 	switch rpc % 5 {

@@ -113,7 +113,7 @@ func TestInherited(t *testing.T) {
 		if !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("Accept waits on, though the gateway is gone")
 	}
 	if _, err := Inherited(9999); err == nil {

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,7 +21,7 @@ import (
 )
 
 // killPatience is how long a killed server may take to be gone.
-const killPatience = 5 * time.Second
+const killPatience = 30 * time.Second
 
 // A serverProcess is a third-party server, under its own uid or in a sandbox.
 type serverProcess struct {
@@ -30,7 +29,9 @@ type serverProcess struct {
 	stdin  *os.File
 	stdout io.ReadCloser
 	stderr io.ReadCloser
-	fed    atomic.Int64 // bytes of input, those on their way out too
+
+	feeding sync.Mutex // held while input is written
+	fed     int64      // bytes of input that came out
 
 	ask func() // it to end
 	end func() // ends it and all that it started
@@ -172,10 +173,13 @@ func exitOf(state *os.ProcessState) (code int, signal string) {
 
 // ended writes down how the server ended.
 func (p *serverProcess) ended(s serverStatus) {
+	_ = p.stdin.SetWriteDeadline(time.Now()) // ends what is being written
+	p.feeding.Lock()
 	if n := unread(p.stdin); n >= 0 {
-		read := p.fed.Load() - int64(n)
+		read := p.fed - int64(n)
 		s.read = &read
 	}
+	p.feeding.Unlock()
 	p.status = s
 	close(p.exited)
 }
@@ -183,11 +187,10 @@ func (p *serverProcess) ended(s serverStatus) {
 // feed writes to the server's input. Once nobody can read it any more, what is
 // written is lost; the exit will tell.
 func (p *serverProcess) feed(b []byte) {
-	p.fed.Add(int64(len(b))) // first: what was read is never understated
-	n, err := p.stdin.Write(b)
-	if err != nil {
-		p.fed.Add(int64(n - len(b)))
-	}
+	p.feeding.Lock()
+	defer p.feeding.Unlock()
+	n, _ := p.stdin.Write(b)
+	p.fed += int64(n)
 }
 
 // unread is how many bytes lie in a pipe, or -1 if that is not known.

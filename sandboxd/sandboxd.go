@@ -85,14 +85,14 @@ func (s *Server) Register(opts ...grpc.ServerOption) *grpc.Server {
 
 // Probe implements the protocol.
 func (s *Server) Probe(ctx context.Context, r *sandboxpb.ProbeRequest) (*sandboxpb.ProbeReply, error) {
-	tier, err := s.tier(r.Tier)
+	t, err := s.tier(r.Tier)
 	if err != nil {
 		return nil, sandboxpb.ToStatus(err)
 	}
 	if r.Gpu {
-		return probeGPU(ctx, tier)
+		return probeGPU(ctx, t)
 	}
-	platform, err := tier.Probe(ctx, r.Image)
+	platform, err := t.Probe(ctx, r.Image)
 	return &sandboxpb.ProbeReply{Platform: platform}, sandboxpb.ToStatus(err)
 }
 

@@ -13,6 +13,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/sandboxd/install"
+	"sallyport.dev/sallyport/sandboxd/install/npx"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
 	"sallyport.dev/sallyport/tier"
 )
@@ -65,7 +66,7 @@ func (s *Server) startService(ctx context.Context, start *sandboxpb.ServeStart) 
 	if err != nil {
 		return nil, err
 	}
-	command, named, err := install.Parse(start.Argv)
+	command, named, err := npx.Parse(start.Argv)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +140,7 @@ func (s *Server) Install(_ context.Context, r *sandboxpb.ServeStart) (*sandboxpb
 	if err != nil {
 		return nil, sandboxpb.ToStatus(err)
 	}
-	command, named, err := install.Parse(r.Argv)
+	command, named, err := npx.Parse(r.Argv)
 	if err != nil || !named {
 		return &sandboxpb.InstallReply{}, sandboxpb.ToStatus(err)
 	}

@@ -47,7 +47,7 @@ func (s *Server) find(ctx context.Context, r *sandboxpb.SessionRef) (*session.Se
 // run runs a request where it wants to be: in a session, or in a sandbox of its
 // own.
 func (s *Server) run(ctx context.Context, r *sandboxpb.RunRequest, told func(stderr bool, b []byte)) (*sandboxpb.RunReply, error) {
-	tier, err := s.tier(r.Tier)
+	t, err := s.tier(r.Tier)
 	if err != nil {
 		return nil, err
 	}
@@ -56,18 +56,15 @@ func (s *Server) run(ctx context.Context, r *sandboxpb.RunRequest, told func(std
 	in := r.GetSession()
 	if in == nil {
 		req.Told = told
-		res, err := tier.Run(ctx, req)
+		res, err := t.Run(ctx, req)
 		return toReply(res), err
-	}
-	if r.Tier != sallyport.TierGVisor {
-		return nil, refused(sallyport.Invalid, "use tier gvisor", "tier %.40q keeps no sessions", r.Tier)
 	}
 	x, k, terms, err := s.find(ctx, in.Ref)
 	if err != nil {
 		return nil, err
 	}
 	res, err := x.Run(ctx, session.Call{
-		Key: k, Terms: terms, Request: req, Language: in.Language, Code: in.Code, Job: in.Background, Secret: in.Secret, Told: told,
+		Key: k, Terms: terms, Request: req, Tier: r.Tier, Language: in.Language, Code: in.Code, Job: in.Background, Secret: in.Secret, Told: told,
 	})
 	reply := toReply(res.Result)
 	reply.SessionNew, reply.SessionEnded, reply.InterpreterEnded, reply.Job = res.New, res.Ended, res.Lost, res.Job
@@ -115,6 +112,21 @@ func (s *Server) EndSession(ctx context.Context, r *sandboxpb.SessionRef) (*sand
 		err = x.End(k)
 	}
 	return &sandboxpb.EndSessionReply{}, sandboxpb.ToStatus(err)
+}
+
+// ForkSession implements the protocol.
+func (s *Server) ForkSession(ctx context.Context, r *sandboxpb.ForkSessionRequest) (*sandboxpb.ForkSessionReply, error) {
+	x, k, terms, err := s.find(ctx, r.Session)
+	for _, name := range r.Names {
+		if err == nil && (name == "" || len(name) > maxName) {
+			err = refused(sallyport.Invalid, "name each sibling", "a sibling without a name, or with one of %d bytes", len(name))
+		}
+	}
+	if err != nil {
+		return nil, sandboxpb.ToStatus(err)
+	}
+	paused, err := x.Fork(ctx, k, terms, r.Names)
+	return &sandboxpb.ForkSessionReply{PausedUs: paused.Microseconds()}, sandboxpb.ToStatus(err)
 }
 
 // Job implements the protocol.

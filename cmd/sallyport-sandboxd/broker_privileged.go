@@ -163,7 +163,7 @@ func (b *brokerProcess) start() error {
 	b.end = func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		if err := errors.Join(group.Kill(time.Second), group.Remove()); err != nil {
+		if err := errors.Join(group.Kill(10*time.Second), group.Remove()); err != nil {
 			slog.Warn("the egress broker left its cgroup", "err", err)
 		}
 	}

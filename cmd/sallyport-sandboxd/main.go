@@ -27,6 +27,7 @@ import (
 	"sallyport.dev/sallyport/sandboxd/volume"
 	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/rundir"
+	"sallyport.dev/sallyport/tier/stay"
 )
 
 const runDir = "/run/sallyport-sandboxd"
@@ -130,17 +131,17 @@ func serve(o options) error {
 	way.nursery = host
 	defer way.close()
 	defer host.Close()
-	sessions, err := openSessions(o, host)
-	if err != nil {
-		return err
-	}
-	defer sessions.Close()
 	var volumes *volume.Store
 	if o.volumes {
 		volumes = &volume.Store{}
 	}
-	tiers := newTiers(o, host, []opening{openMicroVM(o, way), openIsolate(o, way), openWasm(o)})
+	tiers := newTiers(o, host, way)
 	defer tiers.Close()
+	sessions, err := openSessions(o, tiers)
+	if err != nil {
+		return err
+	}
+	defer sessions.Close()
 	g := sandboxd.NewServer(sandboxd.Config{
 		Tiers: tiers.all, Services: host, Nursery: host, Sessions: sessions, Grace: o.grace, Volumes: volumes,
 		Servers: sandboxd.ServerConfig{
@@ -185,15 +186,21 @@ func (o options) check() error {
 }
 
 // openSessions makes a place for sessions, nil for none.
-func openSessions(o options, host *gvisor.Host) (*session.Sessions, error) {
+func openSessions(o options, t *tiers) (*session.Sessions, error) {
 	if o.sessions <= 0 {
 		return nil, nil
 	}
 	if err := os.MkdirAll(o.state, 0o711); err != nil {
 		return nil, err
 	}
+	hosts := map[string]stay.Host{}
+	for name, t := range t.all {
+		if h, ok := t.(stay.Host); ok {
+			hosts[name] = h
+		}
+	}
 	return session.Open(session.Config{
-		Host: host, Max: o.sessions, PerOwner: o.sessionsOf, Idle: o.idle, Life: o.life, Rest: o.rest, Dir: o.state,
+		Hosts: hosts, Max: o.sessions, PerOwner: o.sessionsOf, Idle: o.idle, Life: o.life, Rest: o.rest, Dir: o.state,
 	}), nil
 }
 

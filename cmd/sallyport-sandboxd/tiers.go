@@ -16,14 +16,16 @@ import (
 	"sallyport.dev/sallyport/microvm"
 	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/late"
+	"sallyport.dev/sallyport/wasm"
 )
 
 // tiers are all that this host may have, by name. gVisor is there from the start;
 // the others are opened when somebody needs them, and one that cannot be opened
 // says what it lacks.
 type tiers struct {
-	all  map[string]tier.Tier
-	late []*late.Tier
+	all   map[string]tier.Tier
+	late  []*late.Tier
+	cages *cages
 }
 
 // An opening is how one tier is opened, and where it keeps what a host that was
@@ -34,9 +36,9 @@ type opening struct {
 	dir  string // "" for none
 }
 
-func newTiers(o options, gvisor tier.Tier, openings []opening) *tiers {
-	t := &tiers{all: map[string]tier.Tier{sallyport.TierGVisor: gvisor}}
-	for _, n := range openings {
+func newTiers(o options, gvisor tier.Tier, way tier.Broker) *tiers {
+	t := &tiers{all: map[string]tier.Tier{sallyport.TierGVisor: gvisor}, cages: newCages(o)}
+	for _, n := range []opening{openMicroVM(o, way), openIsolate(o, t.cages, way), openWasm(o, t.cages)} {
 		l := late.New(n.open)
 		if len(o.tiers) > 0 && !slices.Contains(o.tiers, n.tier) {
 			l = late.Lacking(tier.Unavailable("add it to sandbox.tiers, and restart sallyport", "the operator has switched it off"))
@@ -57,7 +59,7 @@ func (t *tiers) Close() error {
 		all.Go(func() { errs[i] = l.Close() })
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, t.cages.Close())...)
 }
 
 // vmWarm bounds the guests that wait, which hold more than other sandboxes do.
@@ -69,25 +71,33 @@ func openMicroVM(o options, way tier.Broker) opening {
 	return opening{tier: sallyport.TierMicroVM, dir: dir, open: func(context.Context) (late.Opened, error) {
 		return opened(microvm.OpenFree(dir, microvm.Config{
 			Programs: o.programs, Cache: o.cache, Images: images{image.NewStore(o.cache)}, Broker: way,
-			MaxRuns: o.maxRuns, Queue: o.queue, Warm: min(o.warm, vmWarm),
+			MaxRuns: o.maxRuns, Queue: o.queue, Warm: min(o.warm, vmWarm), Parked: min(o.warm, 1),
 		}))
 	}}
 }
 
 // openIsolate opens the tier of V8 isolates.
-func openIsolate(o options, way tier.Broker) opening {
-	dir := filepath.Join(o.run, "isolate")
-	return opening{tier: sallyport.TierIsolate, dir: dir, open: func(ctx context.Context) (late.Opened, error) {
-		h, err := isolate.Open(isolate.Config{
-			Programs: o.programs, Cache: o.cache, Dir: dir, Broker: way, MaxRuns: o.maxRuns, Queue: o.queue, Warm: o.warm,
-		})
+func openIsolate(o options, c *cages, way tier.Broker) opening {
+	return opening{tier: sallyport.TierIsolate, dir: c.dir, open: func(ctx context.Context) (late.Opened, error) {
+		house, err := c.open(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if err := h.Prove(ctx); err != nil { // before anything runs
-			return nil, errors.Join(err, h.Close())
+		return opened(isolate.Open(isolate.Config{House: house, Cache: o.cache, Broker: way, MaxRuns: o.maxRuns, Queue: o.queue, Warm: o.warm}))
+	}}
+}
+
+// openWasm opens the tier of WASI modules. Compiled modules are kept in the cache
+// folder, of all sandbox hosts of a machine.
+func openWasm(o options, c *cages) opening {
+	return opening{tier: sallyport.TierWasm, dir: c.dir, open: func(ctx context.Context) (late.Opened, error) {
+		house, err := c.open(ctx)
+		if err != nil {
+			return nil, err
 		}
-		return h, nil
+		return opened(wasm.Open(wasm.Config{
+			Programs: o.programs, House: house, Dir: filepath.Join(o.cache, "compiled"), MaxRuns: o.maxRuns, Queue: o.queue, Warm: o.warm,
+		}))
 	}}
 }
 

@@ -1,3 +1,8 @@
+// Package install installs the packages of third-party servers. A package is
+// installed once, by the npm of this machine, as the server's own unprivileged
+// user and without running any of its scripts; what came out is packed into a
+// read-only image, and its digest is written down. From then on a server starts
+// from that image or not at all.
 package install
 
 import (
@@ -15,6 +20,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/image"
+	"sallyport.dev/sallyport/sandboxd/install/npx"
 )
 
 // An Installed package, as it was written down.
@@ -80,7 +86,7 @@ func (s *Store) lock(server string) *sync.Mutex {
 // Open returns the image of a server's package, checked against its record. One
 // that was never installed is installed now; one that is not what was installed
 // is refused.
-func (s *Store) Open(server string, uid int, c Command) (*os.File, Installed, error) {
+func (s *Store) Open(server string, uid int, c npx.Command) (*os.File, Installed, error) {
 	mu := s.lock(server)
 	mu.Lock()
 	defer mu.Unlock()
@@ -112,7 +118,7 @@ func (s *Store) changed(server, why string) error {
 }
 
 // Install installs a server's package afresh.
-func (s *Store) Install(server string, uid int, c Command) (Installed, error) {
+func (s *Store) Install(server string, uid int, c npx.Command) (Installed, error) {
 	mu := s.lock(server)
 	mu.Lock()
 	defer mu.Unlock()
@@ -132,7 +138,7 @@ func (s *Store) record(server string) (have Installed, err error) {
 
 // install makes the new folder beside the old one and then takes its place.
 // Preconditions: the server's lock is held.
-func (s *Store) install(server string, uid int, c Command) (Installed, error) {
+func (s *Store) install(server string, uid int, c npx.Command) (Installed, error) {
 	work := filepath.Join(s.Dir, server+".new")
 	old := filepath.Join(s.Dir, server+".old")
 	if err := errors.Join(os.RemoveAll(work), os.RemoveAll(old), os.MkdirAll(work, 0o711)); err != nil {

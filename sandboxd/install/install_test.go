@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/erofs/go-erofs"
+
+	"sallyport.dev/sallyport/sandboxd/install/npx"
 )
 
 // A fakeNpm writes what npm would, and then what a test adds.
@@ -46,7 +48,7 @@ func newStore(t *testing.T) (*Store, *fakeNpm) {
 	return &Store{Dir: t.TempDir(), Run: f.run}, f
 }
 
-var command = Command{Spec: "@a/srv@1", Name: "@a/srv", Args: []string{"arg"}}
+var command = npx.Command{Spec: "@a/srv@1", Name: "@a/srv", Args: []string{"arg"}}
 
 func TestInstallOnceThenPinned(t *testing.T) {
 	s, npm := newStore(t)

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/sandboxd/install/npx"
 )
 
 // npm is the one of this machine, told by the same configuration as when the
@@ -28,7 +29,7 @@ const (
 )
 
 // fetch has npm install a package into work, and reads what came.
-func (s *Store) fetch(ctx context.Context, uid int, work string, c Command) (Installed, error) {
+func (s *Store) fetch(ctx context.Context, uid int, work string, c npx.Command) (Installed, error) {
 	have := Installed{Spec: c.Spec, Name: c.Name}
 	tree, home := filepath.Join(work, treeName), filepath.Join(work, homeName)
 	for _, dir := range []string{tree, home} {
@@ -166,7 +167,7 @@ func (have *Installed) readBins(tree string) error {
 }
 
 // Program is the command line of a package that is shown at the folder at.
-func (have Installed) Program(at string, c Command) ([]string, error) {
+func (have Installed) Program(at string, c npx.Command) ([]string, error) {
 	name := c.Bin
 	if name == "" {
 		name = path.Base(have.Name)
@@ -198,4 +199,11 @@ func Npm(environ []string) (string, error) {
 		}
 	}
 	return "", refused(sallyport.Unavailable, "install Node.js with npm on the sandbox host, or set `isolation: uid` for a server that is installed already", "packages of servers are installed with npm, and there is none in %s", list)
+}
+
+func refused(code sallyport.Code, hint, format string, args ...any) error {
+	return &sallyport.Error{
+		Code: code, Step: sallyport.Execute, Hint: hint,
+		Message: fmt.Sprintf(format, args...), Err: sallyport.ErrNotExecuted,
+	}
 }

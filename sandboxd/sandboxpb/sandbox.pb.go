@@ -1724,6 +1724,102 @@ func (*EndSessionReply) Descriptor() ([]byte, []int) {
 	return file_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
+type ForkSessionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *SessionRef            `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Names         []string               `protobuf:"bytes,2,rep,name=names,proto3" json:"names,omitempty"` // of the siblings, which are the same owner's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkSessionRequest) Reset() {
+	*x = ForkSessionRequest{}
+	mi := &file_sandbox_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkSessionRequest) ProtoMessage() {}
+
+func (x *ForkSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkSessionRequest.ProtoReflect.Descriptor instead.
+func (*ForkSessionRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ForkSessionRequest) GetSession() *SessionRef {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *ForkSessionRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+type ForkSessionReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	PausedUs      int64                  `protobuf:"varint,1,opt,name=paused_us,json=pausedUs,proto3" json:"paused_us,omitempty"` // how long the session was held
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkSessionReply) Reset() {
+	*x = ForkSessionReply{}
+	mi := &file_sandbox_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkSessionReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkSessionReply) ProtoMessage() {}
+
+func (x *ForkSessionReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkSessionReply.ProtoReflect.Descriptor instead.
+func (*ForkSessionReply) Descriptor() ([]byte, []int) {
+	return file_sandbox_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ForkSessionReply) GetPausedUs() int64 {
+	if x != nil {
+		return x.PausedUs
+	}
+	return 0
+}
+
 type JobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       *SessionRef            `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -1735,7 +1831,7 @@ type JobRequest struct {
 
 func (x *JobRequest) Reset() {
 	*x = JobRequest{}
-	mi := &file_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1843,7 @@ func (x *JobRequest) String() string {
 func (*JobRequest) ProtoMessage() {}
 
 func (x *JobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1856,7 @@ func (x *JobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRequest.ProtoReflect.Descriptor instead.
 func (*JobRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JobRequest) GetSession() *SessionRef {
@@ -1798,7 +1894,7 @@ type JobReply struct {
 
 func (x *JobReply) Reset() {
 	*x = JobReply{}
-	mi := &file_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1906,7 @@ func (x *JobReply) String() string {
 func (*JobReply) ProtoMessage() {}
 
 func (x *JobReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +1919,7 @@ func (x *JobReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobReply.ProtoReflect.Descriptor instead.
 func (*JobReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JobReply) GetOutput() []byte {
@@ -1881,7 +1977,7 @@ type PutFileRequest struct {
 
 func (x *PutFileRequest) Reset() {
 	*x = PutFileRequest{}
-	mi := &file_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +1989,7 @@ func (x *PutFileRequest) String() string {
 func (*PutFileRequest) ProtoMessage() {}
 
 func (x *PutFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2002,7 @@ func (x *PutFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileRequest.ProtoReflect.Descriptor instead.
 func (*PutFileRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PutFileRequest) GetMessage() isPutFileRequest_Message {
@@ -1961,7 +2057,7 @@ type PutFileStart struct {
 
 func (x *PutFileStart) Reset() {
 	*x = PutFileStart{}
-	mi := &file_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2069,7 @@ func (x *PutFileStart) String() string {
 func (*PutFileStart) ProtoMessage() {}
 
 func (x *PutFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2082,7 @@ func (x *PutFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileStart.ProtoReflect.Descriptor instead.
 func (*PutFileStart) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PutFileStart) GetSession() *SessionRef {
@@ -2019,7 +2115,7 @@ type PutFileReply struct {
 
 func (x *PutFileReply) Reset() {
 	*x = PutFileReply{}
-	mi := &file_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2127,7 @@ func (x *PutFileReply) String() string {
 func (*PutFileReply) ProtoMessage() {}
 
 func (x *PutFileReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2140,7 @@ func (x *PutFileReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutFileReply.ProtoReflect.Descriptor instead.
 func (*PutFileReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PutFileReply) GetSize() int64 {
@@ -2066,7 +2162,7 @@ type GetFileRequest struct {
 
 func (x *GetFileRequest) Reset() {
 	*x = GetFileRequest{}
-	mi := &file_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +2174,7 @@ func (x *GetFileRequest) String() string {
 func (*GetFileRequest) ProtoMessage() {}
 
 func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +2187,7 @@ func (x *GetFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileRequest.ProtoReflect.Descriptor instead.
 func (*GetFileRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetFileRequest) GetSession() *SessionRef {
@@ -2135,7 +2231,7 @@ type GetFileReply struct {
 
 func (x *GetFileReply) Reset() {
 	*x = GetFileReply{}
-	mi := &file_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2147,7 +2243,7 @@ func (x *GetFileReply) String() string {
 func (*GetFileReply) ProtoMessage() {}
 
 func (x *GetFileReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2160,7 +2256,7 @@ func (x *GetFileReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetFileReply.ProtoReflect.Descriptor instead.
 func (*GetFileReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetFileReply) GetMessage() isGetFileReply_Message {
@@ -2214,7 +2310,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2322,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2335,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListFilesRequest) GetSession() *SessionRef {
@@ -2266,7 +2362,7 @@ type ListFilesReply struct {
 
 func (x *ListFilesReply) Reset() {
 	*x = ListFilesReply{}
-	mi := &file_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2374,7 @@ func (x *ListFilesReply) String() string {
 func (*ListFilesReply) ProtoMessage() {}
 
 func (x *ListFilesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2387,7 @@ func (x *ListFilesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesReply.ProtoReflect.Descriptor instead.
 func (*ListFilesReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListFilesReply) GetEntries() []*FileEntry {
@@ -2320,7 +2416,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2428,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2441,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FileEntry) GetName() []byte {
@@ -2384,7 +2480,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2492,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2505,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 type ListReply struct {
@@ -2423,7 +2519,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2531,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2544,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListReply) GetSandboxes() []*Sandbox {
@@ -2488,7 +2584,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2596,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2609,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Held) GetKept() int32 {
@@ -2578,7 +2674,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2590,7 +2686,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2603,7 +2699,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Sandbox) GetId() string {
@@ -2650,7 +2746,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +2758,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2675,7 +2771,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *KillRequest) GetSandboxId() string {
@@ -2694,7 +2790,7 @@ type KillReply struct {
 
 func (x *KillReply) Reset() {
 	*x = KillReply{}
-	mi := &file_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2802,7 @@ func (x *KillReply) String() string {
 func (*KillReply) ProtoMessage() {}
 
 func (x *KillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2815,7 @@ func (x *KillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillReply.ProtoReflect.Descriptor instead.
 func (*KillReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *KillReply) GetExisted() bool {
@@ -2744,7 +2840,7 @@ type ServeRequest struct {
 
 func (x *ServeRequest) Reset() {
 	*x = ServeRequest{}
-	mi := &file_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2852,7 @@ func (x *ServeRequest) String() string {
 func (*ServeRequest) ProtoMessage() {}
 
 func (x *ServeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2865,7 @@ func (x *ServeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeRequest.ProtoReflect.Descriptor instead.
 func (*ServeRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ServeRequest) GetMessage() isServeRequest_Message {
@@ -2861,7 +2957,7 @@ type ServeStart struct {
 
 func (x *ServeStart) Reset() {
 	*x = ServeStart{}
-	mi := &file_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +2969,7 @@ func (x *ServeStart) String() string {
 func (*ServeStart) ProtoMessage() {}
 
 func (x *ServeStart) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +2982,7 @@ func (x *ServeStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeStart.ProtoReflect.Descriptor instead.
 func (*ServeStart) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ServeStart) GetName() string {
@@ -2963,7 +3059,7 @@ type Root struct {
 
 func (x *Root) Reset() {
 	*x = Root{}
-	mi := &file_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2975,7 +3071,7 @@ func (x *Root) String() string {
 func (*Root) ProtoMessage() {}
 
 func (x *Root) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2988,7 +3084,7 @@ func (x *Root) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Root.ProtoReflect.Descriptor instead.
 func (*Root) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Root) GetPath() string {
@@ -3016,7 +3112,7 @@ type InstallReply struct {
 
 func (x *InstallReply) Reset() {
 	*x = InstallReply{}
-	mi := &file_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3028,7 +3124,7 @@ func (x *InstallReply) String() string {
 func (*InstallReply) ProtoMessage() {}
 
 func (x *InstallReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3041,7 +3137,7 @@ func (x *InstallReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstallReply.ProtoReflect.Descriptor instead.
 func (*InstallReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *InstallReply) GetPackage() string {
@@ -3081,7 +3177,7 @@ type ServeReply struct {
 
 func (x *ServeReply) Reset() {
 	*x = ServeReply{}
-	mi := &file_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3189,7 @@ func (x *ServeReply) String() string {
 func (*ServeReply) ProtoMessage() {}
 
 func (x *ServeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3202,7 @@ func (x *ServeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeReply.ProtoReflect.Descriptor instead.
 func (*ServeReply) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ServeReply) GetMessage() isServeReply_Message {
@@ -3207,7 +3303,7 @@ type ServeNews struct {
 
 func (x *ServeNews) Reset() {
 	*x = ServeNews{}
-	mi := &file_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3315,7 @@ func (x *ServeNews) String() string {
 func (*ServeNews) ProtoMessage() {}
 
 func (x *ServeNews) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3328,7 @@ func (x *ServeNews) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeNews.ProtoReflect.Descriptor instead.
 func (*ServeNews) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ServeNews) GetAttempts() []*Attempt {
@@ -3263,7 +3359,7 @@ type ServeExit struct {
 
 func (x *ServeExit) Reset() {
 	*x = ServeExit{}
-	mi := &file_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3275,7 +3371,7 @@ func (x *ServeExit) String() string {
 func (*ServeExit) ProtoMessage() {}
 
 func (x *ServeExit) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3288,7 +3384,7 @@ func (x *ServeExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServeExit.ProtoReflect.Descriptor instead.
 func (*ServeExit) Descriptor() ([]byte, []int) {
-	return file_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ServeExit) GetCode() int32 {
@@ -3464,7 +3560,12 @@ const file_sandbox_proto_rawDesc = "" +
 	"usedUnixMs\x12\x12\n" +
 	"\x04jobs\x18\x05 \x01(\x05R\x04jobs\x12\x16\n" +
 	"\x06frozen\x18\x06 \x01(\bR\x06frozen\"\x11\n" +
-	"\x0fEndSessionReply\"s\n" +
+	"\x0fEndSessionReply\"g\n" +
+	"\x12ForkSessionRequest\x12;\n" +
+	"\asession\x18\x01 \x01(\v2!.sallyport.sandboxd.v1.SessionRefR\asession\x12\x14\n" +
+	"\x05names\x18\x02 \x03(\tR\x05names\"/\n" +
+	"\x10ForkSessionReply\x12\x1b\n" +
+	"\tpaused_us\x18\x01 \x01(\x03R\bpausedUs\"s\n" +
 	"\n" +
 	"JobRequest\x12;\n" +
 	"\asession\x18\x01 \x01(\v2!.sallyport.sandboxd.v1.SessionRefR\asession\x12\x10\n" +
@@ -3580,7 +3681,8 @@ const file_sandbox_proto_rawDesc = "" +
 	"\tIsolation\x12\x19\n" +
 	"\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ISOLATION_GVISOR\x10\x01\x12\x11\n" +
-	"\rISOLATION_UID\x10\x022\xf7\t\n" +
+	"\rISOLATION_UID\x10\x022\xda\n" +
+	"\n" +
 	"\tSandboxes\x12O\n" +
 	"\x05Probe\x12#.sallyport.sandboxd.v1.ProbeRequest\x1a!.sallyport.sandboxd.v1.ProbeReply\x12I\n" +
 	"\x03Run\x12!.sallyport.sandboxd.v1.RunRequest\x1a\x1f.sallyport.sandboxd.v1.RunReply\x12N\n" +
@@ -3588,7 +3690,8 @@ const file_sandbox_proto_rawDesc = "" +
 	"\bConverse\x12&.sallyport.sandboxd.v1.ConverseRequest\x1a\x1f.sallyport.sandboxd.v1.RunEvent(\x010\x01\x12X\n" +
 	"\bSessions\x12&.sallyport.sandboxd.v1.SessionsRequest\x1a$.sallyport.sandboxd.v1.SessionsReply\x12W\n" +
 	"\n" +
-	"EndSession\x12!.sallyport.sandboxd.v1.SessionRef\x1a&.sallyport.sandboxd.v1.EndSessionReply\x12I\n" +
+	"EndSession\x12!.sallyport.sandboxd.v1.SessionRef\x1a&.sallyport.sandboxd.v1.EndSessionReply\x12a\n" +
+	"\vForkSession\x12).sallyport.sandboxd.v1.ForkSessionRequest\x1a'.sallyport.sandboxd.v1.ForkSessionReply\x12I\n" +
 	"\x03Job\x12!.sallyport.sandboxd.v1.JobRequest\x1a\x1f.sallyport.sandboxd.v1.JobReply\x12W\n" +
 	"\aPutFile\x12%.sallyport.sandboxd.v1.PutFileRequest\x1a#.sallyport.sandboxd.v1.PutFileReply(\x01\x12W\n" +
 	"\aGetFile\x12%.sallyport.sandboxd.v1.GetFileRequest\x1a#.sallyport.sandboxd.v1.GetFileReply0\x01\x12[\n" +
@@ -3612,53 +3715,55 @@ func file_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_sandbox_proto_goTypes = []any{
-	(Isolation)(0),           // 0: sallyport.sandboxd.v1.Isolation
-	(*Refusal)(nil),          // 1: sallyport.sandboxd.v1.Refusal
-	(*ProbeRequest)(nil),     // 2: sallyport.sandboxd.v1.ProbeRequest
-	(*ProbeReply)(nil),       // 3: sallyport.sandboxd.v1.ProbeReply
-	(*Limits)(nil),           // 4: sallyport.sandboxd.v1.Limits
-	(*File)(nil),             // 5: sallyport.sandboxd.v1.File
-	(*RunRequest)(nil),       // 6: sallyport.sandboxd.v1.RunRequest
-	(*Module)(nil),           // 7: sallyport.sandboxd.v1.Module
-	(*SessionRef)(nil),       // 8: sallyport.sandboxd.v1.SessionRef
-	(*SessionRun)(nil),       // 9: sallyport.sandboxd.v1.SessionRun
-	(*Injection)(nil),        // 10: sallyport.sandboxd.v1.Injection
-	(*Attempt)(nil),          // 11: sallyport.sandboxd.v1.Attempt
-	(*RunReply)(nil),         // 12: sallyport.sandboxd.v1.RunReply
-	(*Receipt)(nil),          // 13: sallyport.sandboxd.v1.Receipt
-	(*RunEvent)(nil),         // 14: sallyport.sandboxd.v1.RunEvent
-	(*ConverseRequest)(nil),  // 15: sallyport.sandboxd.v1.ConverseRequest
-	(*AttendRequest)(nil),    // 16: sallyport.sandboxd.v1.AttendRequest
-	(*AttendReply)(nil),      // 17: sallyport.sandboxd.v1.AttendReply
-	(*SessionsRequest)(nil),  // 18: sallyport.sandboxd.v1.SessionsRequest
-	(*SessionsReply)(nil),    // 19: sallyport.sandboxd.v1.SessionsReply
-	(*Session)(nil),          // 20: sallyport.sandboxd.v1.Session
-	(*EndSessionReply)(nil),  // 21: sallyport.sandboxd.v1.EndSessionReply
-	(*JobRequest)(nil),       // 22: sallyport.sandboxd.v1.JobRequest
-	(*JobReply)(nil),         // 23: sallyport.sandboxd.v1.JobReply
-	(*PutFileRequest)(nil),   // 24: sallyport.sandboxd.v1.PutFileRequest
-	(*PutFileStart)(nil),     // 25: sallyport.sandboxd.v1.PutFileStart
-	(*PutFileReply)(nil),     // 26: sallyport.sandboxd.v1.PutFileReply
-	(*GetFileRequest)(nil),   // 27: sallyport.sandboxd.v1.GetFileRequest
-	(*GetFileReply)(nil),     // 28: sallyport.sandboxd.v1.GetFileReply
-	(*ListFilesRequest)(nil), // 29: sallyport.sandboxd.v1.ListFilesRequest
-	(*ListFilesReply)(nil),   // 30: sallyport.sandboxd.v1.ListFilesReply
-	(*FileEntry)(nil),        // 31: sallyport.sandboxd.v1.FileEntry
-	(*ListRequest)(nil),      // 32: sallyport.sandboxd.v1.ListRequest
-	(*ListReply)(nil),        // 33: sallyport.sandboxd.v1.ListReply
-	(*Held)(nil),             // 34: sallyport.sandboxd.v1.Held
-	(*Sandbox)(nil),          // 35: sallyport.sandboxd.v1.Sandbox
-	(*KillRequest)(nil),      // 36: sallyport.sandboxd.v1.KillRequest
-	(*KillReply)(nil),        // 37: sallyport.sandboxd.v1.KillReply
-	(*ServeRequest)(nil),     // 38: sallyport.sandboxd.v1.ServeRequest
-	(*ServeStart)(nil),       // 39: sallyport.sandboxd.v1.ServeStart
-	(*Root)(nil),             // 40: sallyport.sandboxd.v1.Root
-	(*InstallReply)(nil),     // 41: sallyport.sandboxd.v1.InstallReply
-	(*ServeReply)(nil),       // 42: sallyport.sandboxd.v1.ServeReply
-	(*ServeNews)(nil),        // 43: sallyport.sandboxd.v1.ServeNews
-	(*ServeExit)(nil),        // 44: sallyport.sandboxd.v1.ServeExit
+	(Isolation)(0),             // 0: sallyport.sandboxd.v1.Isolation
+	(*Refusal)(nil),            // 1: sallyport.sandboxd.v1.Refusal
+	(*ProbeRequest)(nil),       // 2: sallyport.sandboxd.v1.ProbeRequest
+	(*ProbeReply)(nil),         // 3: sallyport.sandboxd.v1.ProbeReply
+	(*Limits)(nil),             // 4: sallyport.sandboxd.v1.Limits
+	(*File)(nil),               // 5: sallyport.sandboxd.v1.File
+	(*RunRequest)(nil),         // 6: sallyport.sandboxd.v1.RunRequest
+	(*Module)(nil),             // 7: sallyport.sandboxd.v1.Module
+	(*SessionRef)(nil),         // 8: sallyport.sandboxd.v1.SessionRef
+	(*SessionRun)(nil),         // 9: sallyport.sandboxd.v1.SessionRun
+	(*Injection)(nil),          // 10: sallyport.sandboxd.v1.Injection
+	(*Attempt)(nil),            // 11: sallyport.sandboxd.v1.Attempt
+	(*RunReply)(nil),           // 12: sallyport.sandboxd.v1.RunReply
+	(*Receipt)(nil),            // 13: sallyport.sandboxd.v1.Receipt
+	(*RunEvent)(nil),           // 14: sallyport.sandboxd.v1.RunEvent
+	(*ConverseRequest)(nil),    // 15: sallyport.sandboxd.v1.ConverseRequest
+	(*AttendRequest)(nil),      // 16: sallyport.sandboxd.v1.AttendRequest
+	(*AttendReply)(nil),        // 17: sallyport.sandboxd.v1.AttendReply
+	(*SessionsRequest)(nil),    // 18: sallyport.sandboxd.v1.SessionsRequest
+	(*SessionsReply)(nil),      // 19: sallyport.sandboxd.v1.SessionsReply
+	(*Session)(nil),            // 20: sallyport.sandboxd.v1.Session
+	(*EndSessionReply)(nil),    // 21: sallyport.sandboxd.v1.EndSessionReply
+	(*ForkSessionRequest)(nil), // 22: sallyport.sandboxd.v1.ForkSessionRequest
+	(*ForkSessionReply)(nil),   // 23: sallyport.sandboxd.v1.ForkSessionReply
+	(*JobRequest)(nil),         // 24: sallyport.sandboxd.v1.JobRequest
+	(*JobReply)(nil),           // 25: sallyport.sandboxd.v1.JobReply
+	(*PutFileRequest)(nil),     // 26: sallyport.sandboxd.v1.PutFileRequest
+	(*PutFileStart)(nil),       // 27: sallyport.sandboxd.v1.PutFileStart
+	(*PutFileReply)(nil),       // 28: sallyport.sandboxd.v1.PutFileReply
+	(*GetFileRequest)(nil),     // 29: sallyport.sandboxd.v1.GetFileRequest
+	(*GetFileReply)(nil),       // 30: sallyport.sandboxd.v1.GetFileReply
+	(*ListFilesRequest)(nil),   // 31: sallyport.sandboxd.v1.ListFilesRequest
+	(*ListFilesReply)(nil),     // 32: sallyport.sandboxd.v1.ListFilesReply
+	(*FileEntry)(nil),          // 33: sallyport.sandboxd.v1.FileEntry
+	(*ListRequest)(nil),        // 34: sallyport.sandboxd.v1.ListRequest
+	(*ListReply)(nil),          // 35: sallyport.sandboxd.v1.ListReply
+	(*Held)(nil),               // 36: sallyport.sandboxd.v1.Held
+	(*Sandbox)(nil),            // 37: sallyport.sandboxd.v1.Sandbox
+	(*KillRequest)(nil),        // 38: sallyport.sandboxd.v1.KillRequest
+	(*KillReply)(nil),          // 39: sallyport.sandboxd.v1.KillReply
+	(*ServeRequest)(nil),       // 40: sallyport.sandboxd.v1.ServeRequest
+	(*ServeStart)(nil),         // 41: sallyport.sandboxd.v1.ServeStart
+	(*Root)(nil),               // 42: sallyport.sandboxd.v1.Root
+	(*InstallReply)(nil),       // 43: sallyport.sandboxd.v1.InstallReply
+	(*ServeReply)(nil),         // 44: sallyport.sandboxd.v1.ServeReply
+	(*ServeNews)(nil),          // 45: sallyport.sandboxd.v1.ServeNews
+	(*ServeExit)(nil),          // 46: sallyport.sandboxd.v1.ServeExit
 }
 var file_sandbox_proto_depIdxs = []int32{
 	5,  // 0: sallyport.sandboxd.v1.RunRequest.files:type_name -> sallyport.sandboxd.v1.File
@@ -3674,57 +3779,60 @@ var file_sandbox_proto_depIdxs = []int32{
 	12, // 10: sallyport.sandboxd.v1.RunEvent.done:type_name -> sallyport.sandboxd.v1.RunReply
 	6,  // 11: sallyport.sandboxd.v1.ConverseRequest.run:type_name -> sallyport.sandboxd.v1.RunRequest
 	20, // 12: sallyport.sandboxd.v1.SessionsReply.sessions:type_name -> sallyport.sandboxd.v1.Session
-	8,  // 13: sallyport.sandboxd.v1.JobRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	25, // 14: sallyport.sandboxd.v1.PutFileRequest.start:type_name -> sallyport.sandboxd.v1.PutFileStart
-	8,  // 15: sallyport.sandboxd.v1.PutFileStart.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	8,  // 16: sallyport.sandboxd.v1.GetFileRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	8,  // 17: sallyport.sandboxd.v1.ListFilesRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
-	31, // 18: sallyport.sandboxd.v1.ListFilesReply.entries:type_name -> sallyport.sandboxd.v1.FileEntry
-	35, // 19: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
-	34, // 20: sallyport.sandboxd.v1.ListReply.sessions:type_name -> sallyport.sandboxd.v1.Held
-	39, // 21: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
-	0,  // 22: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
-	4,  // 23: sallyport.sandboxd.v1.ServeStart.limits:type_name -> sallyport.sandboxd.v1.Limits
-	10, // 24: sallyport.sandboxd.v1.ServeStart.inject:type_name -> sallyport.sandboxd.v1.Injection
-	40, // 25: sallyport.sandboxd.v1.ServeStart.roots:type_name -> sallyport.sandboxd.v1.Root
-	44, // 26: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
-	43, // 27: sallyport.sandboxd.v1.ServeReply.news:type_name -> sallyport.sandboxd.v1.ServeNews
-	11, // 28: sallyport.sandboxd.v1.ServeNews.attempts:type_name -> sallyport.sandboxd.v1.Attempt
-	2,  // 29: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
-	6,  // 30: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
-	6,  // 31: sallyport.sandboxd.v1.Sandboxes.Follow:input_type -> sallyport.sandboxd.v1.RunRequest
-	15, // 32: sallyport.sandboxd.v1.Sandboxes.Converse:input_type -> sallyport.sandboxd.v1.ConverseRequest
-	18, // 33: sallyport.sandboxd.v1.Sandboxes.Sessions:input_type -> sallyport.sandboxd.v1.SessionsRequest
-	8,  // 34: sallyport.sandboxd.v1.Sandboxes.EndSession:input_type -> sallyport.sandboxd.v1.SessionRef
-	22, // 35: sallyport.sandboxd.v1.Sandboxes.Job:input_type -> sallyport.sandboxd.v1.JobRequest
-	24, // 36: sallyport.sandboxd.v1.Sandboxes.PutFile:input_type -> sallyport.sandboxd.v1.PutFileRequest
-	27, // 37: sallyport.sandboxd.v1.Sandboxes.GetFile:input_type -> sallyport.sandboxd.v1.GetFileRequest
-	29, // 38: sallyport.sandboxd.v1.Sandboxes.ListFiles:input_type -> sallyport.sandboxd.v1.ListFilesRequest
-	32, // 39: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
-	36, // 40: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
-	38, // 41: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
-	16, // 42: sallyport.sandboxd.v1.Sandboxes.Attend:input_type -> sallyport.sandboxd.v1.AttendRequest
-	39, // 43: sallyport.sandboxd.v1.Sandboxes.Install:input_type -> sallyport.sandboxd.v1.ServeStart
-	3,  // 44: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
-	12, // 45: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
-	14, // 46: sallyport.sandboxd.v1.Sandboxes.Follow:output_type -> sallyport.sandboxd.v1.RunEvent
-	14, // 47: sallyport.sandboxd.v1.Sandboxes.Converse:output_type -> sallyport.sandboxd.v1.RunEvent
-	19, // 48: sallyport.sandboxd.v1.Sandboxes.Sessions:output_type -> sallyport.sandboxd.v1.SessionsReply
-	21, // 49: sallyport.sandboxd.v1.Sandboxes.EndSession:output_type -> sallyport.sandboxd.v1.EndSessionReply
-	23, // 50: sallyport.sandboxd.v1.Sandboxes.Job:output_type -> sallyport.sandboxd.v1.JobReply
-	26, // 51: sallyport.sandboxd.v1.Sandboxes.PutFile:output_type -> sallyport.sandboxd.v1.PutFileReply
-	28, // 52: sallyport.sandboxd.v1.Sandboxes.GetFile:output_type -> sallyport.sandboxd.v1.GetFileReply
-	30, // 53: sallyport.sandboxd.v1.Sandboxes.ListFiles:output_type -> sallyport.sandboxd.v1.ListFilesReply
-	33, // 54: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
-	37, // 55: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
-	42, // 56: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
-	17, // 57: sallyport.sandboxd.v1.Sandboxes.Attend:output_type -> sallyport.sandboxd.v1.AttendReply
-	41, // 58: sallyport.sandboxd.v1.Sandboxes.Install:output_type -> sallyport.sandboxd.v1.InstallReply
-	44, // [44:59] is the sub-list for method output_type
-	29, // [29:44] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	8,  // 13: sallyport.sandboxd.v1.ForkSessionRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	8,  // 14: sallyport.sandboxd.v1.JobRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	27, // 15: sallyport.sandboxd.v1.PutFileRequest.start:type_name -> sallyport.sandboxd.v1.PutFileStart
+	8,  // 16: sallyport.sandboxd.v1.PutFileStart.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	8,  // 17: sallyport.sandboxd.v1.GetFileRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	8,  // 18: sallyport.sandboxd.v1.ListFilesRequest.session:type_name -> sallyport.sandboxd.v1.SessionRef
+	33, // 19: sallyport.sandboxd.v1.ListFilesReply.entries:type_name -> sallyport.sandboxd.v1.FileEntry
+	37, // 20: sallyport.sandboxd.v1.ListReply.sandboxes:type_name -> sallyport.sandboxd.v1.Sandbox
+	36, // 21: sallyport.sandboxd.v1.ListReply.sessions:type_name -> sallyport.sandboxd.v1.Held
+	41, // 22: sallyport.sandboxd.v1.ServeRequest.start:type_name -> sallyport.sandboxd.v1.ServeStart
+	0,  // 23: sallyport.sandboxd.v1.ServeStart.isolation:type_name -> sallyport.sandboxd.v1.Isolation
+	4,  // 24: sallyport.sandboxd.v1.ServeStart.limits:type_name -> sallyport.sandboxd.v1.Limits
+	10, // 25: sallyport.sandboxd.v1.ServeStart.inject:type_name -> sallyport.sandboxd.v1.Injection
+	42, // 26: sallyport.sandboxd.v1.ServeStart.roots:type_name -> sallyport.sandboxd.v1.Root
+	46, // 27: sallyport.sandboxd.v1.ServeReply.exit:type_name -> sallyport.sandboxd.v1.ServeExit
+	45, // 28: sallyport.sandboxd.v1.ServeReply.news:type_name -> sallyport.sandboxd.v1.ServeNews
+	11, // 29: sallyport.sandboxd.v1.ServeNews.attempts:type_name -> sallyport.sandboxd.v1.Attempt
+	2,  // 30: sallyport.sandboxd.v1.Sandboxes.Probe:input_type -> sallyport.sandboxd.v1.ProbeRequest
+	6,  // 31: sallyport.sandboxd.v1.Sandboxes.Run:input_type -> sallyport.sandboxd.v1.RunRequest
+	6,  // 32: sallyport.sandboxd.v1.Sandboxes.Follow:input_type -> sallyport.sandboxd.v1.RunRequest
+	15, // 33: sallyport.sandboxd.v1.Sandboxes.Converse:input_type -> sallyport.sandboxd.v1.ConverseRequest
+	18, // 34: sallyport.sandboxd.v1.Sandboxes.Sessions:input_type -> sallyport.sandboxd.v1.SessionsRequest
+	8,  // 35: sallyport.sandboxd.v1.Sandboxes.EndSession:input_type -> sallyport.sandboxd.v1.SessionRef
+	22, // 36: sallyport.sandboxd.v1.Sandboxes.ForkSession:input_type -> sallyport.sandboxd.v1.ForkSessionRequest
+	24, // 37: sallyport.sandboxd.v1.Sandboxes.Job:input_type -> sallyport.sandboxd.v1.JobRequest
+	26, // 38: sallyport.sandboxd.v1.Sandboxes.PutFile:input_type -> sallyport.sandboxd.v1.PutFileRequest
+	29, // 39: sallyport.sandboxd.v1.Sandboxes.GetFile:input_type -> sallyport.sandboxd.v1.GetFileRequest
+	31, // 40: sallyport.sandboxd.v1.Sandboxes.ListFiles:input_type -> sallyport.sandboxd.v1.ListFilesRequest
+	34, // 41: sallyport.sandboxd.v1.Sandboxes.List:input_type -> sallyport.sandboxd.v1.ListRequest
+	38, // 42: sallyport.sandboxd.v1.Sandboxes.Kill:input_type -> sallyport.sandboxd.v1.KillRequest
+	40, // 43: sallyport.sandboxd.v1.Sandboxes.Serve:input_type -> sallyport.sandboxd.v1.ServeRequest
+	16, // 44: sallyport.sandboxd.v1.Sandboxes.Attend:input_type -> sallyport.sandboxd.v1.AttendRequest
+	41, // 45: sallyport.sandboxd.v1.Sandboxes.Install:input_type -> sallyport.sandboxd.v1.ServeStart
+	3,  // 46: sallyport.sandboxd.v1.Sandboxes.Probe:output_type -> sallyport.sandboxd.v1.ProbeReply
+	12, // 47: sallyport.sandboxd.v1.Sandboxes.Run:output_type -> sallyport.sandboxd.v1.RunReply
+	14, // 48: sallyport.sandboxd.v1.Sandboxes.Follow:output_type -> sallyport.sandboxd.v1.RunEvent
+	14, // 49: sallyport.sandboxd.v1.Sandboxes.Converse:output_type -> sallyport.sandboxd.v1.RunEvent
+	19, // 50: sallyport.sandboxd.v1.Sandboxes.Sessions:output_type -> sallyport.sandboxd.v1.SessionsReply
+	21, // 51: sallyport.sandboxd.v1.Sandboxes.EndSession:output_type -> sallyport.sandboxd.v1.EndSessionReply
+	23, // 52: sallyport.sandboxd.v1.Sandboxes.ForkSession:output_type -> sallyport.sandboxd.v1.ForkSessionReply
+	25, // 53: sallyport.sandboxd.v1.Sandboxes.Job:output_type -> sallyport.sandboxd.v1.JobReply
+	28, // 54: sallyport.sandboxd.v1.Sandboxes.PutFile:output_type -> sallyport.sandboxd.v1.PutFileReply
+	30, // 55: sallyport.sandboxd.v1.Sandboxes.GetFile:output_type -> sallyport.sandboxd.v1.GetFileReply
+	32, // 56: sallyport.sandboxd.v1.Sandboxes.ListFiles:output_type -> sallyport.sandboxd.v1.ListFilesReply
+	35, // 57: sallyport.sandboxd.v1.Sandboxes.List:output_type -> sallyport.sandboxd.v1.ListReply
+	39, // 58: sallyport.sandboxd.v1.Sandboxes.Kill:output_type -> sallyport.sandboxd.v1.KillReply
+	44, // 59: sallyport.sandboxd.v1.Sandboxes.Serve:output_type -> sallyport.sandboxd.v1.ServeReply
+	17, // 60: sallyport.sandboxd.v1.Sandboxes.Attend:output_type -> sallyport.sandboxd.v1.AttendReply
+	43, // 61: sallyport.sandboxd.v1.Sandboxes.Install:output_type -> sallyport.sandboxd.v1.InstallReply
+	46, // [46:62] is the sub-list for method output_type
+	30, // [30:46] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_proto_init() }
@@ -3743,35 +3851,35 @@ func file_sandbox_proto_init() {
 		(*ConverseRequest_Said)(nil),
 		(*ConverseRequest_Stop)(nil),
 	}
-	file_sandbox_proto_msgTypes[23].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[25].OneofWrappers = []any{
 		(*PutFileRequest_Start)(nil),
 		(*PutFileRequest_Data)(nil),
 	}
-	file_sandbox_proto_msgTypes[27].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[29].OneofWrappers = []any{
 		(*GetFileReply_Data)(nil),
 		(*GetFileReply_Size)(nil),
 	}
-	file_sandbox_proto_msgTypes[37].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[39].OneofWrappers = []any{
 		(*ServeRequest_Start)(nil),
 		(*ServeRequest_Stdin)(nil),
 		(*ServeRequest_CloseStdin)(nil),
 		(*ServeRequest_StopWithinMs)(nil),
 	}
-	file_sandbox_proto_msgTypes[41].OneofWrappers = []any{
+	file_sandbox_proto_msgTypes[43].OneofWrappers = []any{
 		(*ServeReply_Started)(nil),
 		(*ServeReply_Stdout)(nil),
 		(*ServeReply_Stderr)(nil),
 		(*ServeReply_Exit)(nil),
 		(*ServeReply_News)(nil),
 	}
-	file_sandbox_proto_msgTypes[43].OneofWrappers = []any{}
+	file_sandbox_proto_msgTypes[45].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_proto_rawDesc), len(file_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   44,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

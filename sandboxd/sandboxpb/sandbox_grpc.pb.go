@@ -24,21 +24,22 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Sandboxes_Probe_FullMethodName      = "/sallyport.sandboxd.v1.Sandboxes/Probe"
-	Sandboxes_Run_FullMethodName        = "/sallyport.sandboxd.v1.Sandboxes/Run"
-	Sandboxes_Follow_FullMethodName     = "/sallyport.sandboxd.v1.Sandboxes/Follow"
-	Sandboxes_Converse_FullMethodName   = "/sallyport.sandboxd.v1.Sandboxes/Converse"
-	Sandboxes_Sessions_FullMethodName   = "/sallyport.sandboxd.v1.Sandboxes/Sessions"
-	Sandboxes_EndSession_FullMethodName = "/sallyport.sandboxd.v1.Sandboxes/EndSession"
-	Sandboxes_Job_FullMethodName        = "/sallyport.sandboxd.v1.Sandboxes/Job"
-	Sandboxes_PutFile_FullMethodName    = "/sallyport.sandboxd.v1.Sandboxes/PutFile"
-	Sandboxes_GetFile_FullMethodName    = "/sallyport.sandboxd.v1.Sandboxes/GetFile"
-	Sandboxes_ListFiles_FullMethodName  = "/sallyport.sandboxd.v1.Sandboxes/ListFiles"
-	Sandboxes_List_FullMethodName       = "/sallyport.sandboxd.v1.Sandboxes/List"
-	Sandboxes_Kill_FullMethodName       = "/sallyport.sandboxd.v1.Sandboxes/Kill"
-	Sandboxes_Serve_FullMethodName      = "/sallyport.sandboxd.v1.Sandboxes/Serve"
-	Sandboxes_Attend_FullMethodName     = "/sallyport.sandboxd.v1.Sandboxes/Attend"
-	Sandboxes_Install_FullMethodName    = "/sallyport.sandboxd.v1.Sandboxes/Install"
+	Sandboxes_Probe_FullMethodName       = "/sallyport.sandboxd.v1.Sandboxes/Probe"
+	Sandboxes_Run_FullMethodName         = "/sallyport.sandboxd.v1.Sandboxes/Run"
+	Sandboxes_Follow_FullMethodName      = "/sallyport.sandboxd.v1.Sandboxes/Follow"
+	Sandboxes_Converse_FullMethodName    = "/sallyport.sandboxd.v1.Sandboxes/Converse"
+	Sandboxes_Sessions_FullMethodName    = "/sallyport.sandboxd.v1.Sandboxes/Sessions"
+	Sandboxes_EndSession_FullMethodName  = "/sallyport.sandboxd.v1.Sandboxes/EndSession"
+	Sandboxes_ForkSession_FullMethodName = "/sallyport.sandboxd.v1.Sandboxes/ForkSession"
+	Sandboxes_Job_FullMethodName         = "/sallyport.sandboxd.v1.Sandboxes/Job"
+	Sandboxes_PutFile_FullMethodName     = "/sallyport.sandboxd.v1.Sandboxes/PutFile"
+	Sandboxes_GetFile_FullMethodName     = "/sallyport.sandboxd.v1.Sandboxes/GetFile"
+	Sandboxes_ListFiles_FullMethodName   = "/sallyport.sandboxd.v1.Sandboxes/ListFiles"
+	Sandboxes_List_FullMethodName        = "/sallyport.sandboxd.v1.Sandboxes/List"
+	Sandboxes_Kill_FullMethodName        = "/sallyport.sandboxd.v1.Sandboxes/Kill"
+	Sandboxes_Serve_FullMethodName       = "/sallyport.sandboxd.v1.Sandboxes/Serve"
+	Sandboxes_Attend_FullMethodName      = "/sallyport.sandboxd.v1.Sandboxes/Attend"
+	Sandboxes_Install_FullMethodName     = "/sallyport.sandboxd.v1.Sandboxes/Install"
 )
 
 // SandboxesClient is the client API for Sandboxes service.
@@ -58,6 +59,8 @@ type SandboxesClient interface {
 	Sessions(ctx context.Context, in *SessionsRequest, opts ...grpc.CallOption) (*SessionsReply, error)
 	// EndSession ends one with all that it holds.
 	EndSession(ctx context.Context, in *SessionRef, opts ...grpc.CallOption) (*EndSessionReply, error)
+	// ForkSession copies one as it is, where its tier can.
+	ForkSession(ctx context.Context, in *ForkSessionRequest, opts ...grpc.CallOption) (*ForkSessionReply, error)
 	// Job tells what a program in the background of a session wrote.
 	Job(ctx context.Context, in *JobRequest, opts ...grpc.CallOption) (*JobReply, error)
 	// PutFile stores a file in a session. The first message must be start. The
@@ -157,6 +160,16 @@ func (c *sandboxesClient) EndSession(ctx context.Context, in *SessionRef, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(EndSessionReply)
 	err := c.cc.Invoke(ctx, Sandboxes_EndSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxesClient) ForkSession(ctx context.Context, in *ForkSessionRequest, opts ...grpc.CallOption) (*ForkSessionReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForkSessionReply)
+	err := c.cc.Invoke(ctx, Sandboxes_ForkSession_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -294,6 +307,8 @@ type SandboxesServer interface {
 	Sessions(context.Context, *SessionsRequest) (*SessionsReply, error)
 	// EndSession ends one with all that it holds.
 	EndSession(context.Context, *SessionRef) (*EndSessionReply, error)
+	// ForkSession copies one as it is, where its tier can.
+	ForkSession(context.Context, *ForkSessionRequest) (*ForkSessionReply, error)
 	// Job tells what a program in the background of a session wrote.
 	Job(context.Context, *JobRequest) (*JobReply, error)
 	// PutFile stores a file in a session. The first message must be start. The
@@ -344,6 +359,9 @@ func (UnimplementedSandboxesServer) Sessions(context.Context, *SessionsRequest) 
 }
 func (UnimplementedSandboxesServer) EndSession(context.Context, *SessionRef) (*EndSessionReply, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method EndSession not implemented")
+}
+func (UnimplementedSandboxesServer) ForkSession(context.Context, *ForkSessionRequest) (*ForkSessionReply, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ForkSession not implemented")
 }
 func (UnimplementedSandboxesServer) Job(context.Context, *JobRequest) (*JobReply, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Job not implemented")
@@ -479,6 +497,24 @@ func _Sandboxes_EndSession_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(SandboxesServer).EndSession(ctx, req.(*SessionRef))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Sandboxes_ForkSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForkSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxesServer).ForkSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Sandboxes_ForkSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxesServer).ForkSession(ctx, req.(*ForkSessionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -631,6 +667,10 @@ var Sandboxes_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "EndSession",
 			Handler:    _Sandboxes_EndSession_Handler,
+		},
+		{
+			MethodName: "ForkSession",
+			Handler:    _Sandboxes_ForkSession_Handler,
 		},
 		{
 			MethodName: "Job",

@@ -28,7 +28,7 @@ const (
 	tables      = 128 << 10 // bytes of what a file system has besides
 	noJournal   = 32 << 20  // below this size there is no room for one
 	inode       = 256       // bytes of each
-	busyFor     = 5 * time.Second
+	busyFor     = 20 * time.Second
 	makeFor     = 2 * time.Minute
 	nearlyFull  = 64 << 10 // bytes left that are as good as none
 	systemPaths = "/usr/sbin:/sbin:/usr/bin:/bin"

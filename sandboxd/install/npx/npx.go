@@ -1,9 +1,6 @@
-// Package install installs the packages of third-party servers. A package is
-// installed once, by the npm of this machine, as the server's own unprivileged
-// user and without running any of its scripts; what came out is packed into a
-// read-only image, and its digest is written down. From then on a server starts
-// from that image or not at all.
-package install
+// Package npx reads command lines that name a package of npm, as npx does: which
+// package is installed for a server in a sandbox, and which line cannot start there.
+package npx
 
 import (
 	"fmt"
@@ -38,7 +35,7 @@ func Parse(argv []string) (c Command, ok bool, err error) {
 	case name == "npm" && len(rest) > 0 && (rest[0] == "exec" || rest[0] == "x"):
 		rest = rest[1:]
 	case slices.Contains(runners, name), name == "npm":
-		return c, false, refused(sallyport.Invalid, "use `npx -y NAME@VERSION`, a program of the image, or `isolation: uid`",
+		return c, false, refused("use `npx -y NAME@VERSION`, a program of the image, or `isolation: uid`",
 			"a server in gVisor cannot be started with %.40q: only packages of npm are installed for it", strings.Join(argv[:min(len(argv), 2)], " "))
 	default:
 		return c, false, nil
@@ -78,7 +75,7 @@ func parseOptions(rest []string) (c Command, err error) {
 }
 
 func badOption(word string) error {
-	return refused(sallyport.Invalid, "write npx -y NAME@VERSION ARG…", "npx's %.60q is not understood for a server in gVisor", word)
+	return refused("write npx -y NAME@VERSION ARG…", "npx's %.60q is not understood for a server in gVisor", word)
 }
 
 // program takes the package, if no option named it, or the program of it, and
@@ -86,7 +83,7 @@ func badOption(word string) error {
 func (c Command) program(rest []string) (Command, error) {
 	switch {
 	case len(rest) == 0:
-		return c, refused(sallyport.Invalid, "write npx -y NAME@VERSION ARG…", "the command names no package to run")
+		return c, refused("write npx -y NAME@VERSION ARG…", "the command names no package to run")
 	case c.Spec == "":
 		if err := c.pack(rest[0]); err != nil {
 			return c, err
@@ -111,15 +108,15 @@ var (
 func (c *Command) pack(spec string) error {
 	m := packageSpec.FindStringSubmatch(spec)
 	if m == nil {
-		return refused(sallyport.Invalid, "name a package of the registry: NAME@VERSION", "%.120q is not the name of a package", spec)
+		return refused("name a package of the registry: NAME@VERSION", "%.120q is not the name of a package", spec)
 	}
 	c.Spec, c.Name = spec, m[1]
 	return nil
 }
 
-func refused(code sallyport.Code, hint, format string, args ...any) error {
+func refused(hint, format string, args ...any) error {
 	return &sallyport.Error{
-		Code: code, Step: sallyport.Execute, Hint: hint,
+		Code: sallyport.Invalid, Step: sallyport.Execute, Hint: hint,
 		Message: fmt.Sprintf(format, args...), Err: sallyport.ErrNotExecuted,
 	}
 }
