@@ -14,6 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/test/await"
 )
 
 // Every field of an entry is in its leaf, and no two split the same way.
@@ -237,7 +238,7 @@ func (d *disk) count() (entries, flushes int) {
 
 func TestLogGroupsAndKeepsOrder(t *testing.T) {
 	d := &disk{}
-	l := NewLog(d, LogOptions{Flush: 20 * time.Millisecond})
+	l := NewLog(d, LogOptions{Flush: time.Hour})
 	for i := range 3000 {
 		if err := l.Append(sallyport.Entry{CallID: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
@@ -263,24 +264,15 @@ func TestLogGroupsAndKeepsOrder(t *testing.T) {
 	}
 }
 
-// An entry is durable within 100 ms. (The bound here leaves room for a loaded machine.)
+// An entry is durable soon, though nothing comes after it. (A benchmark says how soon.)
 func TestLogFlushesSoon(t *testing.T) {
 	d := &disk{}
 	l := NewLog(d, LogOptions{})
 	defer l.Close()
-	start := time.Now()
 	if err := l.Append(sallyport.Entry{CallID: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if n, _ := d.count(); n == 1 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("durable after %v", took)
-	}
+	await.That(t, "it is durable", func() bool { n, _ := d.count(); return n == 1 })
 }
 
 func TestLogFailure(t *testing.T) {

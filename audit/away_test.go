@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/test/await"
 )
 
 // A store that is away keeps calls out until what waits is written; nothing is
@@ -29,16 +30,16 @@ func TestLogGoesOnWhenTheStoreIsBack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			eventually(t, func() bool { return l.Healthy() != nil })
+			await.That(t, "it comes", func() bool { return l.Healthy() != nil })
 			if err := l.Append(sallyport.Entry{CallID: "refused"}); err == nil {
 				t.Errorf("while it is away: %v", err)
 			}
 			d.mu.Lock()
 			d.broken = nil
 			d.mu.Unlock()
-			eventually(t, func() bool { n, _ := d.count(); return n > 0 })
+			await.That(t, "it comes", func() bool { n, _ := d.count(); return n > 0 })
 			if tt.back {
-				eventually(t, func() bool { return l.Healthy() == nil })
+				await.That(t, "it comes", func() bool { return l.Healthy() == nil })
 			} else if l.Healthy() == nil {
 				t.Error("it goes on, though an entry may be lost")
 			}
@@ -61,14 +62,5 @@ func TestLogGoesOnWhenTheStoreIsBack(t *testing.T) {
 	strict.broken = nil
 	if err := l.Append(sallyport.Entry{}); err != nil {
 		t.Errorf("strict, back: %v", err)
-	}
-}
-
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it never came")
-		}
 	}
 }

@@ -209,3 +209,5 @@ func Heads(texts ...[]byte) []byte {
 	}
 	return bytes.Join(texts, nil)
 }
+
+func stamp(t time.Time) string { return t.Format("2006-01-02 15:04:05Z") }

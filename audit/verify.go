@@ -86,6 +86,15 @@ func Verify(ctx context.Context, src Source, o Options) (Report, error) {
 		delete(kept, st.Writer)
 	}
 	settle(checked, &rep)
+	judgeAbsent(kept, vs, &rep)
+	if len(o.Head) == 0 {
+		rep.Notes = append(rep.Notes, "no head kept elsewhere was given: a log cut back to an older head would not be noticed")
+	}
+	return rep, nil
+}
+
+// judgeAbsent judges heads kept elsewhere of logs that are not there.
+func judgeAbsent(kept map[string][]head, vs verifiers, rep *Report) {
 	for writer, hs := range kept {
 		last := hs[len(hs)-1]
 		if err := vs.check(last); err != nil {
@@ -94,10 +103,6 @@ func Verify(ctx context.Context, src Source, o Options) (Report, error) {
 			rep.add(writer, -1, fmt.Sprintf("the log is gone: a head kept elsewhere says it had %d entries", last.size))
 		}
 	}
-	if len(o.Head) == 0 {
-		rep.Notes = append(rep.Notes, "no head kept elsewhere was given: a log cut back to an older head would not be noticed")
-	}
-	return rep, nil
 }
 
 func (r *Report) add(writer string, seq int64, what string) {
@@ -296,7 +301,7 @@ func (c *checker) keptAt() {
 			}
 		} else if c.keys.check(h) == nil {
 			c.problem(-1, fmt.Sprintf("the first %d entries do not lead to the head kept elsewhere at %s: one of the entries %d to %d was altered",
-				h.size, h.time.Format("2006-01-02 15:04:05Z"), c.good, h.size-1))
+				h.size, stamp(h.time), c.good, h.size-1))
 			c.good = h.size // what follows is another finding
 			continue
 		}
@@ -388,7 +393,7 @@ func (c *checker) beyondEnd() {
 			continue
 		}
 		c.problem(-1, fmt.Sprintf("the log was cut back: it has %d entries, a head kept elsewhere at %s says %d",
-			c.tree.size, h.time.Format("2006-01-02 15:04:05Z"), h.size))
+			c.tree.size, stamp(h.time), h.size))
 		return
 	}
 }
