@@ -93,7 +93,7 @@ func onSocket(t *testing.T, s *Server) (string, *http.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: time.Second}
+	srv := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: time.Minute}
 	go srv.Serve(l)
 	t.Cleanup(func() { srv.Close() })
 	return "http://gateway", &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -56,7 +56,7 @@ func (s *Server) codeOf(c call, t sallyport.Tool) *CodeInfo {
 	if t.Code == nil {
 		return nil
 	}
-	got, err := choose.Of(t, nil, t.Manifest.Limits, func(tier string) error { return s.Sandbox.Lack(c.Context(), tier) })
+	got, err := choose.Of(t, nil, func(tier string) error { return s.Sandbox.Lack(c.Context(), tier) })
 	i := &CodeInfo{
 		Language: t.Code.Language, Trust: cmp.Or(t.Manifest.Trust, "agent"), GPU: t.Manifest.GPU, Tiers: t.Manifest.Tiers,
 		Tier: got.Tier, Reason: got.Reason,

@@ -36,10 +36,16 @@ func (a *App) auditCommand() *cobra.Command {
 func (a *App) auditVerify() *cobra.Command {
 	var heads, keys []string
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Prove that nothing in the record was altered; works offline and while a gateway runs", Args: cobra.NoArgs,
-		Long: "Recompute the whole log and hold it against its signed head, and against heads kept elsewhere (--head), which also shows whether the log was cut back.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rep, err := a.Verify(cmd.Context(), heads, keys)
+		Use: "verify [FILE|-]", Short: "Prove that nothing in the record was altered; works offline and while a gateway runs", Args: cobra.MaximumNArgs(1),
+		Long: "Recompute the whole log and hold it against its signed head, and against heads kept elsewhere (--head), which also shows whether the log was cut back.\n\n" +
+			"With FILE, what `audit export` wrote is checked instead, anywhere, with nothing but the public keys: those of --key, or of the data folder here.",
+		Example: "  sallyport audit verify\n  sallyport audit verify record.jsonl --key audit.pub --head audit-heads",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			check := func() (audit.Report, error) { return a.Verify(cmd.Context(), heads, keys) }
+			if len(args) == 1 {
+				check = func() (audit.Report, error) { return a.verifyExport(args[0], heads, keys) }
+			}
+			rep, err := check()
 			if err != nil {
 				return err
 			}
@@ -109,6 +115,40 @@ func (a *App) Verify(ctx context.Context, heads, keys []string) (audit.Report, e
 	return rep, nil
 }
 
+// verifyExport checks a file that `audit export` wrote; "-" is standard input.
+func (a *App) verifyExport(file string, heads, keys []string) (rep audit.Report, err error) {
+	var o audit.Options
+	if o.PublicKeys, err = publicKeys(filepath.Join(a.Data, "keys"), keys); errors.Is(err, fs.ErrNotExist) && len(keys) == 0 {
+		return rep, &sallyport.Error{Code: sallyport.Invalid, Message: "there is no public key here to check it with", Hint: "give --key FILE: the keys/audit.pub of the gateway that wrote it"}
+	}
+	if err != nil {
+		return rep, err
+	}
+	own := len(heads)+len(keys) == 0 // else it is another gateway's file
+	if own {
+		heads = a.ownHeads()
+	}
+	for _, h := range heads {
+		b, err := os.ReadFile(h)
+		if err != nil && !(own && errors.Is(err, fs.ErrNotExist)) {
+			return rep, err
+		}
+		o.Head = audit.Heads(o.Head, b)
+	}
+	in := a.In
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return rep, err
+		}
+		defer f.Close()
+		in = f
+	}
+	rep, err = audit.VerifyExport(in, o)
+	rep.Problems, rep.Notes = orEmpty(rep.Problems), orEmpty(rep.Notes)
+	return rep, err
+}
+
 // ownHeads are the files that the data folder's gateway keeps its heads in: what
 // init wrote to, and last what serve writes to.
 func (a *App) ownHeads() []string {
@@ -131,7 +171,7 @@ func publicKeys(dir string, files []string) (all []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, string(b))
+		all = append(all, strings.Fields(string(b))...)
 	}
 	return all, nil
 }
@@ -159,6 +199,10 @@ func (a *App) ReadStore(ctx context.Context) (*relational.Store, error) {
 	return configured.OpenReadOnly(ctx, setting, a.Data)
 }
 
+// shownProblems is how many of a record's problems a terminal gets, of the first and of
+// the last: a file that is no export has one on each line.
+const shownProblems = 10
+
 func (a *App) showReport(r audit.Report) {
 	for _, l := range r.Logs {
 		fmt.Fprintf(a.Out, "log %s: %d entries, root %s\n", l.Writer, l.Entries, l.Root)
@@ -172,13 +216,19 @@ func (a *App) showReport(r audit.Report) {
 	for _, n := range r.Notes {
 		fmt.Fprintf(a.Out, "note: %s\n", visible.String(n))
 	}
-	for _, p := range r.Problems {
+	for i, p := range r.Problems {
+		if left := len(r.Problems) - 2*shownProblems; left > 0 && i >= shownProblems && i < shownProblems+left {
+			if i == shownProblems {
+				fmt.Fprintf(a.Out, "… %d more (--json shows all)\n", left)
+			}
+			continue
+		}
 		fmt.Fprintf(a.Out, "PROBLEM: %s\n", visible.String(p.String()))
 	}
 	if r.OK() {
 		fmt.Fprintln(a.Out, "the record verifies")
 	} else {
-		fmt.Fprintf(a.Out, "the record does NOT verify: %d problems\n", len(r.Problems))
+		fmt.Fprintf(a.Out, "the record does NOT verify; problems: %d\n", len(r.Problems))
 	}
 }
 

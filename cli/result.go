@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"sallyport.dev/sallyport"
@@ -25,6 +28,25 @@ type toolContent struct {
 	Text string `json:"text"`
 	Mime string `json:"mimeType"`
 	Data string `json:"data"`
+	URI  string `json:"uri"` // of a link
+
+	Resource struct { // that is part of the result, such as a file that a program left
+		URI  string `json:"uri"`
+		Mime string `json:"mimeType"`
+		Text string `json:"text"`
+		Blob string `json:"blob"` // in base64
+	} `json:"resource"`
+}
+
+// String names what a terminal does not show: what it is, and how much.
+func (c toolContent) String() string {
+	r := c.Resource
+	size := cmp.Or(len(r.Text), base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(r.Blob+c.Data, "="))))
+	words := slices.DeleteFunc([]string{c.Type, cmp.Or(r.URI, c.URI), cmp.Or(r.Mime, c.Mime)}, func(s string) bool { return s == "" })
+	if c.Type != "resource_link" {
+		words = append(words, strconv.Itoa(size)+" bytes")
+	}
+	return visible.String(strings.Join(words, ", "))
 }
 
 // A ranCode is what a sandbox says of the code that it ran.
@@ -92,7 +114,7 @@ func (a *App) showContent(content []toolContent) {
 			fmt.Fprint(a.Out, line(visible.String(c.Text)))
 			continue
 		}
-		fmt.Fprintf(a.Out, "[%s %s, %d bytes of base64; --json shows it]\n", visible.String(c.Type), visible.String(c.Mime), len(c.Data))
+		fmt.Fprintf(a.Out, "[%s; --json shows it]\n", c)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,6 +113,9 @@ var moduleTiers = map[string]string{".js": sallyport.TierIsolate, ".mjs": sallyp
 // pack reads what of this machine goes into the sandbox.
 func pack(c *adminapi.SandboxCommand, files []string) error {
 	tier := c.Tier
+	if all := append([]string{choose.Auto}, sallyport.Tiers()...); tier != "" && !slices.Contains(all, tier) {
+		return &sallyport.Error{Code: sallyport.Invalid, Message: fmt.Sprintf("there is no tier %.40q", tier), Hint: "one of " + strings.Join(all, ", ")}
+	}
 	if tier == choose.Auto || tier == "" {
 		if info, err := os.Stat(c.Argv[0]); err == nil && info.Mode().IsRegular() {
 			tier = moduleTiers[filepath.Ext(c.Argv[0])]

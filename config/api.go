@@ -7,7 +7,7 @@ import (
 )
 
 // ofCommands are the keys of servers that are programs.
-var ofCommands = slices.Clip([]string{"command", "args", "env", "isolation", "egress", "secrets", "roots", "limits", "idle"})
+var ofCommands = slices.Clip([]string{"command", "args", "env", "isolation", "egress", "secrets", "roots", "limits", "idle", "processes"})
 
 // api checks a server that is an HTTP API. The document is a URL, a path, or the
 // name of a file whose text was handed over with it.

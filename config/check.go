@@ -135,7 +135,7 @@ func named(key string) string {
 func (d *decoder) stray(key string, names ...string) {
 	for _, n := range names {
 		if p, set := d.places[join(key, n)]; set {
-			d.fail(p, "remove it: servers with a command have args, env, isolation, egress, secrets, roots, limits and idle; those with a url have headers and oauth; those with openapi have headers, base, auth and token_url",
+			d.fail(p, "remove it: servers with a command have args, env, isolation, egress, secrets, roots, limits, idle and processes; those with a url have headers and oauth; those with openapi have headers, base, auth and token_url",
 				"%s does not fit this kind of server", join(key, n))
 		}
 	}
@@ -179,7 +179,9 @@ func (d *decoder) sandbox(s *Sandbox, dir string) {
 		d.name(key, "image", v, `^([a-z][a-z0-9._-]{0,62}|sha256-[0-9a-f]{64})$`, "name an image, see sallyport sandbox images")
 	})
 	d.each("sandbox.tiers", s.Tiers, func(key, v string) { d.oneOf(key, v, sallyport.Tiers()...) })
-	d.within("sandbox.tiers", len(s.Tiers) == 0 || slices.Contains(s.Tiers, sallyport.TierGVisor), "gvisor and others: it is what tools have where nothing is said, and servers run in")
+	if len(s.Tiers) > 0 && !slices.Contains(s.Tiers, sallyport.TierGVisor) {
+		d.fail(d.places["sandbox.tiers"], "add gvisor: tools have it where nothing else is said, and servers run in it", "sandbox.tiers lacks gvisor")
+	}
 	d.within("sandbox.runs", s.Runs > 0, "at least 1")
 	d.within("sandbox.queue", s.Queue >= 0 && s.Queue <= 10_000, "from 0 to 10000")
 	d.within("sandbox.warm", s.Warm >= 0 && s.Warm <= 256, "from 0 to 256")

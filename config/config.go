@@ -82,6 +82,8 @@ type Server struct {
 	Limits  ServerLimits   `yaml:"limits"`
 	Idle    time.Duration  `yaml:"idle"` // of any program: without calls for so long, it is stopped until the next one: 0s, never
 
+	Processes string `yaml:"processes"` // of any program, one or each: "", one until it asks a caller something, then each
+
 	URL     string            `yaml:"url"`          // streamable HTTP endpoint
 	Headers map[string]string `yaml:"headers,text"` // sent with each request: none; may hold ${secret:NAME}
 	OAuth   OAuth             `yaml:"oauth"`        // how the gateway is authorised there: not at all
@@ -97,6 +99,12 @@ type Server struct {
 	Queue   int           `yaml:"queue"`    // calls that may wait for one of those, more are told to come back: 0, which is 256
 	Wait    time.Duration `yaml:"wait"`     // of a call for one of those, before it is told to come back: 0s, which is 30s
 }
+
+// How many processes a program is, where it is said.
+const (
+	ProcessesOne  = "one"  // whatever it does
+	ProcessesEach = "each" // one for each caller, from the start
+)
 
 // A Root is a folder of the host that a server sees, at the same path.
 type Root struct {

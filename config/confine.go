@@ -21,6 +21,9 @@ func (d *decoder) confinement(key string, s *Server, dir string) {
 	given("queue", s.Queue >= 1 && s.Queue <= 65536, "between 1 and 65536")
 	given("wait", s.Wait >= time.Millisecond && s.Wait <= time.Hour, "between 1ms and 1h")
 	d.within(place("idle"), s.Idle == 0 || s.Idle >= time.Second && s.Idle <= 30*24*time.Hour, "0s, or between 1s and 720h")
+	if s.Processes != "" {
+		d.oneOf(place("processes"), s.Processes, ProcessesOne, ProcessesEach)
+	}
 	if s.Command != "" && s.Isolation != IsolationGVisor {
 		for _, k := range []string{"egress", "secrets", "roots", "limits"} {
 			if p, set := d.places[place(k)]; set {

@@ -23,12 +23,13 @@ servers:
     calls: 2
     queue: 3
     idle: 5m
+    processes: each
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := c.Servers["files"]
-	if s.Isolation != config.IsolationGVisor || s.Calls != 2 || s.Queue != 3 || s.Idle != 5*time.Minute {
+	if s.Isolation != config.IsolationGVisor || s.Calls != 2 || s.Queue != 3 || s.Idle != 5*time.Minute || s.Processes != config.ProcessesEach {
 		t.Errorf("%+v", s)
 	}
 	want := sallyport.Confinement{
@@ -57,6 +58,7 @@ func TestServerInASandboxRefuses(t *testing.T) {
 		"limits: {timeout: 1s}":                                "unknown key",
 		"calls: 0":                                             "between 1 and 4096",
 		"queue: 0":                                             "between 1 and 65536",
+		"processes: many":                                      "\"many\" is not known",
 		"idle: 10ms":                                           "0s, or between",
 	} {
 		_, err := config.Parse("/etc/s.yaml", []byte("servers: {a: {command: x, "+more+"}}\n"))

@@ -77,6 +77,10 @@ func Empty(data string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	if _, err := os.Stat(filepath.Join(data, "sallyport.yaml")); err == nil {
+		return &sallyport.Error{Code: sallyport.Invalid, Message: data + " is a data folder already",
+			Hint: "`sallyport serve` starts its gateway; --data names another folder"}
+	}
 	if len(entries) > 0 {
 		return &sallyport.Error{Code: sallyport.Invalid, Message: data + " is not empty",
 			Hint: "name another folder with --data, or remove this one if nothing in it is needed"}

@@ -24,6 +24,7 @@ import (
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/config/foreign"
 	"sallyport.dev/sallyport/redact/visible"
+	"sallyport.dev/sallyport/sandboxd/install/npx"
 )
 
 type app struct {
@@ -195,6 +196,9 @@ func (x *account) check() {
 	raw, err := json.Marshal(x.Config)
 	if err == nil {
 		_, err = config.ParseServer(x.Name, raw)
+	}
+	if err == nil && x.Config.Command != "" && (x.Config.Isolation == "" || x.Config.Isolation == config.IsolationGVisor) {
+		_, _, err = npx.Parse(append([]string{x.Config.Command}, x.Config.Args...))
 	}
 	if err != nil {
 		x.State = "refused"

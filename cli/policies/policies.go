@@ -21,7 +21,7 @@ type app struct{ *cli.App }
 // Command is `sallyport policy`.
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
-	cmd := &cobra.Command{Use: "policy", Short: "Check the policies, and explain what they decide"}
+	cmd := &cobra.Command{Use: "policy", Short: "Check and test the policies, and explain what they decide"}
 	cmd.AddCommand(a.explain(), a.test(), &cobra.Command{
 		Use: "reload", Short: "Have the gateway read the policies and the tools' manifests again, all or none of them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

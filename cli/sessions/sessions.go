@@ -29,7 +29,7 @@ type app struct{ *cli.App }
 // Commands are those of this package, for `sallyport sandbox`.
 func Commands(c *cli.App) []*cobra.Command {
 	a := app{c}
-	return []*cobra.Command{a.list(), a.files(), a.logs(), a.end()}
+	return []*cobra.Command{a.list(), a.files(), a.logs(), a.fork(), a.end()}
 }
 
 // A whose says whose sessions a command is about.
@@ -107,6 +107,27 @@ func (a app) end() *cobra.Command {
 		}
 		return a.Show(out, func() error { return nil })
 	}})
+}
+
+func (a app) fork() *cobra.Command {
+	var w whose
+	return w.flags(&cobra.Command{
+		Use: "fork SESSION NAME…", Short: "Copy a session of tier microvm as it is, with all that its programs hold in memory", Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var out struct {
+				Forked   string   `json:"forked"`
+				Siblings []string `json:"siblings"`
+				PausedMS float64  `json:"paused_ms"`
+			}
+			if err := a.call(cmd, &w, map[string]any{"action": "fork", "session": args[0], "names": args[1:]}, &out); err != nil {
+				return err
+			}
+			return a.Show(out, func() error {
+				fmt.Fprintf(cmd.OutOrStdout(), "copied to %s; %s was held for %.0f ms, and goes on\n", strings.Join(out.Siblings, ", "), out.Forked, out.PausedMS)
+				return nil
+			})
+		},
+	})
 }
 
 // logs prints what a background job has written so far.
