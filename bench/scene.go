@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sallyport.dev/sallyport/port"
 )
 
 // A scene is the processes that are measured: an echo upstream, a reverse
@@ -108,12 +110,10 @@ func (s *scene) gateway(ctx context.Context, upstream string) (pid int, url stri
 	if _, err := s.run(ctx, "init", "--json"); err != nil {
 		return 0, "", err
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	addr, err := port.Free()
 	if err != nil {
 		return 0, "", err
 	}
-	addr := l.Addr().String()
-	l.Close()
 	for name, text := range map[string]string{
 		"sallyport.yaml":  fmt.Sprintf("listen: %q\nservers:\n  echo: {url: %q}\nlimits: {rate: 1000000, burst: 1000000, concurrency: 1000}\n", addr, upstream),
 		"tools/echo.yaml": readOnly, "tools/write.yaml": writes,

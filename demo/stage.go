@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sallyport.dev/sallyport/port"
 )
 
 // decideBy is how long a ticket of the demo waits for a human.
@@ -92,7 +94,7 @@ func (s *story) stage(ctx context.Context) error {
 		return fmt.Errorf("init: %w", err)
 	}
 	s.password = made.Admin.Password
-	listen, err := freePort(ctx)
+	listen, err := port.Free()
 	if err != nil {
 		return err
 	}
@@ -167,15 +169,6 @@ func (s *story) configure(listen string) error {
 		}
 	}
 	return nil
-}
-
-func freePort(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // ready is how long a gateway may take to start on a machine that is busy.

@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"sallyport.dev/sallyport/approval/passkey/passkeytest"
+	"sallyport.dev/sallyport/test/stage"
 )
 
 // authenticatorsKey finds the passkeys of a script, by the name of their holder.
@@ -40,12 +41,12 @@ func browse(ts *testscript.TestScript, neg bool, args []string) {
 		return all[name]
 	}
 	link := ""
-	for deadline := time.Now().Add(30 * time.Second); link == ""; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(stage.Patience); link == ""; time.Sleep(20 * time.Millisecond) {
 		if b, err := os.ReadFile(ts.MkAbs(args[1])); err == nil {
 			link = regexp.MustCompile(`http://localhost:\S+#[A-Za-z0-9_-]+`).FindString(string(b))
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("no link in %s within 30 s", args[1])
+			ts.Fatalf("no link in %s within %v", args[1], stage.Patience)
 		}
 	}
 	b := passkeytest.Browser{Authenticator: holder(args[0]), Dial: "127.0.0.1:" + ts.Getenv("PORT")}

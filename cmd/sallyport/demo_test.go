@@ -20,7 +20,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/demo"
 	"sallyport.dev/sallyport/gateway"
-	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier/realtest"
 )
 
 // breaks take one protection each away from a gateway. The demo must notice.
@@ -121,12 +121,12 @@ func (p played) fails() (lines []string) {
 // play runs `sallyport demo` with one protection taken away, or none.
 func play(t *testing.T, broken string) played {
 	t.Helper()
-	gvisortest.Images(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	realtest.Images(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(install(t), "sallyport"), "demo")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 30 * time.Second
+	cmd.WaitDelay = time.Minute
 	cmd.Env = append(os.Environ(), envBreak+"="+broken)
 	out, err := cmd.CombinedOutput()
 	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
@@ -179,7 +179,7 @@ func TestDemoNotices(t *testing.T) {
 
 // noticesAudit alters one row of the record before it is verified.
 func noticesAudit(t *testing.T) {
-	gvisortest.Images(t)
+	realtest.Images(t)
 	self := []string{filepath.Join(install(t), "sallyport")}
 	var out bytes.Buffer
 	err := demo.Run(t.Context(), demo.Options{

@@ -253,7 +253,7 @@ func (h *house) tools(ctx context.Context, db *relational.Store, vault *secret.V
 		return err
 	}
 	h.servers.Authz = desk.Authorise(front.External(h.config, h.base), way, upstream.Transport(toServers), db, h.box, func(s string, id authz.Identity) { h.servers.LoggedIn(s, id) }, log)
-	h.apis = openapi.New(openapi.Options{Dial: dial, Secrets: h.servers.Resolve, OnListing: h.servers.ListedAPI(log), Log: log, Version: version()})
+	h.apis = openapi.New(openapi.Options{Dial: dial, Secrets: h.servers.Resolve, OnListing: h.servers.ListedAPI(log), Log: log, Version: released()})
 	h.servers.Backend, h.servers.APIs = h.upstream, h.apis
 	// Upstreams end before the sandbox host that runs them.
 	h.closers = append([]func() error{h.upstream.Close, h.apis.Close}, h.closers...)
@@ -311,7 +311,7 @@ func (h *house) doors(a *program, db *relational.Store, vault *secret.Vault, tic
 	hub := stream.NewHub(h.gateway, h.upstream.Unfollow)
 	h.changes.Store(hub)
 	h.door, err = mcpserver.New(mcpserver.Options{
-		Gateway: h.gateway, Held: h.held, Later: h.gateway, Hub: hub, Reaches: func() []string { return append(h.upstream.Reaches(), h.instance) }, Down: h.servers.Down, BaseURL: h.base, Resource: front.Resource(h.config, h.base), AuthorizationServers: []string{front.External(h.config, h.base)}, Log: log, Version: version(), Hosts: h.hosts(),
+		Gateway: h.gateway, Held: h.held, Later: h.gateway, TasksKept: h.config.Idempotency.Retention, Hub: hub, Reaches: func() []string { return append(h.upstream.Reaches(), h.instance) }, Down: h.servers.Down, BaseURL: h.base, Resource: front.Resource(h.config, h.base), AuthorizationServers: []string{front.External(h.config, h.base)}, Log: log, Version: released(), Hosts: h.hosts(),
 		MaxBody: int64(h.config.Limits.Body), ApprovalWait: h.config.Approvals.Wait,
 		Profile: func(name string) bool { _, ok := h.config.Profiles[name]; return ok },
 	})

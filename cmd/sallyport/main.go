@@ -59,7 +59,7 @@ func (a *program) root() *cobra.Command {
 		Use: "sallyport", Short: "The one door through which every tool call of every agent passes",
 		Long: "The one door through which every tool call of every agent passes.\n\n" +
 			"Ends with 0 done · 1 the tool failed · 2 wrong usage · 3 denied, rejected or not there · 4 a human must approve · 5 unavailable.",
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, Version: released(),
 		PersistentPreRunE: func(*cobra.Command, []string) (err error) {
 			a.Data, err = filepath.Abs(a.Data)
 			return err
@@ -69,7 +69,7 @@ func (a *program) root() *cobra.Command {
 	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "answer in JSON")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddGroup(cli.Groups()...)
-	root.AddCommand(cli.InGroup(cli.GroupStart, a.initCommand(), a.serveCommand(), a.demoCommand(), a.doctorCommand())...)
+	root.AddCommand(cli.InGroup(cli.GroupStart, a.initCommand(), a.serveCommand(), a.demoCommand(), a.doctorCommand(), a.versionCommand())...)
 	root.AddCommand(a.Commands()...)
 	if sandbox, _, err := root.Find([]string{"sandbox"}); err == nil {
 		sandbox.AddCommand(images.Commands(&a.App)...)

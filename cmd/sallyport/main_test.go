@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"sallyport.dev/sallyport/catalog/lint"
-	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/tier/realtest"
 )
 
 // envBreak names the protection that the program takes away, for the tests of
@@ -61,7 +61,7 @@ func install(t *testing.T) (bin string) {
 		copySelf(t, filepath.Join(bin, "toolserver"))
 		programs := os.Getenv("SALLYPORT_BIN")
 		if programs == "" {
-			programs = gvisortest.Programs(t)
+			programs = realtest.Programs(t)
 		}
 		for _, p := range []string{"sallyport-sandboxd", "sallyport-runsc", "sallyport-init", "sallyport-cage", "sallyport-guest", "sallyport-wasm"} {
 			if err := os.Symlink(filepath.Join(programs, p), filepath.Join(bin, p)); err != nil {

@@ -28,6 +28,7 @@ import (
 	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/isolate/workerd"
 	"sallyport.dev/sallyport/microvm"
+	"sallyport.dev/sallyport/port"
 )
 
 // TestScripts plays the sessions of testdata/script: what a user types, and what
@@ -143,13 +144,13 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: eventually REGEXP CMD [ARG…]")
 	}
 	want := regexp.MustCompile("(?m)" + args[0])
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(stage.Patience); ; time.Sleep(200 * time.Millisecond) {
 		_ = ts.Exec(args[1], args[2:]...) // its status does not matter
 		if want.MatchString(ts.ReadFile("stdout")) {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("no match of %q within 30 s", args[0])
+			ts.Fatalf("no match of %q within %v", args[0], stage.Patience)
 		}
 	}
 }
@@ -190,16 +191,16 @@ func gatewayUp(ts *testscript.TestScript, _ bool, args []string) {
 	if _, err := os.Stat(filepath.Join(data, "sallyport.yaml")); err != nil {
 		prepare(ts, data)
 	}
-	addr, err := stage.Port()
+	addr, err := port.Free()
 	ts.Check(err)
-	_, port, _ := net.SplitHostPort(addr)
-	ts.Setenv("PORT", port)
+	_, number, _ := net.SplitHostPort(addr)
+	ts.Setenv("PORT", number)
 	s.log = ts.MkAbs("gateway.log")
 	log, err := os.Create(s.log)
 	ts.Check(err)
 	defer log.Close()
 	s.cmd = exec.Command(filepath.Join(ts.Getenv("BIN"), "sallyport"), slices.Concat([]string{
-		"serve", "--listen", "127.0.0.1:" + port, "--server-homes", filepath.Join(ts.Getenv("OPEN"), "homes")}, args)...)
+		"serve", "--listen", "127.0.0.1:" + number, "--server-homes", filepath.Join(ts.Getenv("OPEN"), "homes")}, args)...)
 	s.cmd.Env = append(os.Environ(), "SALLYPORT_DATA="+data, "SALLYPORT_CACHE="+ts.Getenv("SALLYPORT_CACHE"))
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	if ts.Getenv("AS_NOBODY") != "" {
@@ -210,7 +211,7 @@ func gatewayUp(ts *testscript.TestScript, _ bool, args []string) {
 	s.ended = ended
 	go func() { s.cmd.Wait(); close(ended) }()
 	ts.Defer(s.stop)
-	s.await(ts, "http://127.0.0.1:"+port+"/readyz")
+	s.await(ts, "http://127.0.0.1:"+number+"/readyz")
 }
 
 // prepare makes the data folder.
@@ -244,7 +245,7 @@ func prepare(ts *testscript.TestScript, data string) {
 }
 
 func (s *server) await(ts *testscript.TestScript, url string) {
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(stage.Patience); ; time.Sleep(50 * time.Millisecond) {
 		if resp, err := http.Get(url); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
@@ -278,7 +279,7 @@ func (s *server) stop() {
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(stage.Patience):
 		s.cmd.Process.Kill()
 		<-s.ended
 	}

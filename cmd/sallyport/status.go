@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"slices"
 
 	"sallyport.dev/sallyport"
@@ -157,7 +156,7 @@ func (h *house) status(ctx context.Context) any {
 	servers, _ := h.servers.ServerStatus(ctx)
 	hooks, _ := h.deciding.ListWebhooks(ctx)
 	return gatewayStatus{
-		Version: version(), MCPURL: h.base + "/mcp", Config: everybodys(h.config.File), UID: os.Geteuid(), Readiness: h.readiness(ctx),
+		Version: released(), MCPURL: h.base + "/mcp", Config: everybodys(h.config.File), UID: os.Geteuid(), Readiness: h.readiness(ctx),
 		Servers: len(servers), Unisolated: desk.Unisolated(servers), Isolated: desk.Isolated(servers),
 		Logins: desk.Missing(servers), Sessions: h.sandbox.Kept(ctx), Passkeys: h.deciding.Passkeys(), Webhooks: hooks,
 	}
@@ -179,12 +178,4 @@ type gatewayStatus struct {
 
 	Passkeys string                 `json:"passkeys"` // where they are used, or why not
 	Webhooks []adminapi.WebhookInfo `json:"webhooks"`
-}
-
-// version of this build.
-func version() string {
-	if i, ok := debug.ReadBuildInfo(); ok && i.Main.Version != "" && i.Main.Version != "(devel)" {
-		return i.Main.Version
-	}
-	return "dev"
 }

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/isolate/workerd"
 	"sallyport.dev/sallyport/microvm/kernel"
+	"sallyport.dev/sallyport/wasm"
 )
 
 // A Row is what one thing that sandboxes stand on is, and what to do about it.
@@ -26,7 +28,14 @@ func Found(ctx context.Context, programs, cache string) ([]Row, error) {
 	}
 
 	said, hint := Gvisor(gvisor.RuntimeVersion(filepath.Join(programs, gvisor.RuntimeProgram)), known)
-	all := []Row{{"gvisor version", said, hint}}
+	all := []Row{
+		{"gvisor version", said, hint},
+		{"wazero version", wasm.RuntimeVersion(filepath.Join(programs, wasm.Program)) + ", which runs WASI modules", ""},
+		{"workerd version", workerd.Version + ", which runs V8 isolates", ""},
+	}
+	if _, err := os.Stat(workerd.Path(cache)); err != nil {
+		all[2].Said, all[2].Hint = "none here: V8 isolates need "+workerd.Version, "`make build` fetches it where npm is"
+	}
 	if b, err := os.ReadFile("/proc/version"); err == nil {
 		said, hint := Kernel(KernelOf(string(b)), known)
 		all = append(all, Row{"kernel version", said, hint})

@@ -8,6 +8,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/audit"
+	"sallyport.dev/sallyport/audit/audittest"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/oauth"
 	"sallyport.dev/sallyport/store/sqlite"
@@ -17,15 +18,7 @@ const tenant = sallyport.DefaultTenant
 
 // The configuration's agents come, change and go with it; others stay.
 func TestDeclaredAgents(t *testing.T) {
-	key, err := audit.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seal, err := audit.NewSealer(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sqlite.Open(filepath.Join(t.TempDir(), "db"), seal)
+	db, err := sqlite.Open(filepath.Join(t.TempDir(), "db"), audittest.Sealer(t))
 	if err != nil {
 		t.Fatal(err)
 	}

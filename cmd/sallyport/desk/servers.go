@@ -154,7 +154,7 @@ func (d *Servers) run(ctx context.Context, name string, s config.Server, text st
 	}
 	c := upstream.Config{
 		Name: name, URL: s.URL, Isolation: s.Isolation, MaxMessage: int(s.MaxLine), Header: http.Header{}, Argv: argvOf(s),
-		Calls: s.Calls, Queue: s.Queue, Wait: s.Wait, Idle: s.Idle,
+		Calls: s.Calls, Queue: s.Queue, Wait: s.Wait, Idle: s.Idle, Processes: upstream.Processes(s.Processes),
 	}
 	var used []string
 	resolve := func(v string) (string, error) {

@@ -28,7 +28,7 @@ import (
 // refused.
 type Host struct {
 	*sandbox.Backend
-	pid    int // of a host that the first stage started
+	ended  <-chan struct{} // closed when a host that the first stage started is gone; nil if it started none
 	digest string
 	remote bool // it has images of its own
 }
@@ -59,7 +59,9 @@ func Open(vault *secret.Vault, c config.Sandbox, started Started, news func(sand
 		if n, err = strconv.Atoi(started.Socket); err != nil {
 			return nil, err
 		}
-		h.pid, _ = strconv.Atoi(started.PID)
+		if pid, err := strconv.Atoi(started.PID); err == nil {
+			h.ended = reap(pid)
+		}
 		h.Backend, err = sandbox.Connect(os.NewFile(uintptr(n), "sandboxd"), o)
 	default:
 		err = nil
@@ -74,12 +76,23 @@ func (h *Host) Close() error {
 		return nil
 	}
 	err := h.Backend.Close()
-	if h.pid > 0 {
-		if p, e := os.FindProcess(h.pid); e == nil {
-			_, _ = p.Wait() // its status says nothing more
-		}
+	if h.ended != nil {
+		<-h.ended
 	}
 	return err
+}
+
+// reap takes the end of a child of this process whenever it comes: one that is killed
+// while the gateway goes on leaves no zombie.
+func reap(pid int) <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if p, err := os.FindProcess(pid); err == nil {
+			_, _ = p.Wait() // how it ended, its own log says
+		}
+	}()
+	return ended
 }
 
 // Missing is the error of a gateway that has no sandbox host.

@@ -20,6 +20,11 @@ var proofs = map[string]string{
 	sallyport.TierWasm:    "a module ran",
 }
 
+// NoTier is said where no tier works.
+func NoTier() Finding {
+	return Finding{What: "strongest tier", Said: "none works here: code calls are refused", Hint: "mend one of those above"}
+}
+
 // Tiers says of each tier how it was proven, or what it lacks, and which is the
 // strongest that was. Only the tier that tools have where nothing is said must be
 // there.
@@ -32,8 +37,7 @@ func Tiers(ctx context.Context, a *cli.App) []Finding {
 		return []Finding{{What: "tiers", Said: said, Hint: hint}}
 	}
 	var all []Finding
-	strongest := Finding{What: "strongest tier", OK: true, Said: "none works here: code calls are refused"}
-	best := len(strongestFirst)
+	strongest, best := NoTier(), len(strongestFirst)
 	for _, t := range out.Tiers {
 		f := Finding{What: t.Tier, OK: true, Said: t.Proof}
 		switch {
@@ -46,7 +50,7 @@ func Tiers(ctx context.Context, a *cli.App) []Finding {
 		}
 		all = append(all, f)
 		if i := slices.Index(strongestFirst, t.Tier); t.Works && i >= 0 && i < best {
-			best, strongest.Said = i, t.Tier
+			best, strongest = i, Finding{What: strongest.What, OK: true, Said: t.Tier}
 		}
 	}
 	return append(all, strongest)
