@@ -1,10 +1,13 @@
 package escape_test
 
 import (
+	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"sallyport.dev/sallyport/microvm"
 	"sallyport.dev/sallyport/microvm/microvmtest"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/realtest"
 )
 
 // An arena is a tier whose sandboxes run programs, and so the probe.
@@ -22,15 +26,26 @@ type arena struct {
 
 	mounts  []string            // that are declared: folder, type, rw or ro
 	devices []string            // in /dev
+	parts   []string            // of the machine, as the probe "hardware" tells them
 	own     map[string][]string // by probe: what succeeds inside, and is of the sandbox's own kernel
 	memory  func(kib int) bool  // whether that much in total is the sandbox's own
 	slow    bool
+	kernel  bool // another kernel of a tier that is there already
 }
 
 // whole asks for every tier and every weakness alone: `make escape`.
 var whole = os.Getenv("SALLYPORT_ESCAPE") != ""
 
-var arenas = []arena{onGVisor, onMicroVM}
+var arenas = func() []arena {
+	if !whole || !microvmtest.HasSmall() {
+		return []arena{onGVisor, onMicroVM}
+	}
+	small := onMicroVM
+	small.name, small.kernel, small.open = "microvm-small", true, func(t *testing.T, warm int, b tier.Broker) tier.Tier {
+		return microvmtest.Open(t, func(c *microvm.Config) { c.Warm, c.Broker = warm, b })
+	}
+	return []arena{onGVisor, onMicroVM, small}
+}()
 
 var onGVisor = arena{
 	name: "gvisor",
@@ -50,27 +65,77 @@ var onGVisor = arena{
 	memory: func(kib int) bool { return kib == 512<<10 },
 }
 
+// onMicroVM has Debian's kernel, as every machine has that did not compile the small one,
+// which lacks much of what is tried.
 var onMicroVM = arena{
 	name: "microvm",
 	open: func(t *testing.T, warm int, b tier.Broker) tier.Tier {
-		return microvmtest.Open(t, func(c *microvm.Config) { c.Warm, c.Broker = warm, b })
+		return microvmtest.Open(t, func(c *microvm.Config) { microvmtest.OnDebian(t, c); c.Warm, c.Broker = warm, b })
 	},
 	mounts: append([]string{
 		"/etc overlay ro", "/sys sysfs ro", "/dev tmpfs rw", "/proc/sys/kernel/random/boot_id tmpfs rw",
-	}, onGVisor.mounts...),
+	}, slices.DeleteFunc(slices.Clone(onGVisor.mounts), func(m string) bool { return strings.HasPrefix(m, "/sys ") || strings.HasPrefix(m, "/dev dev ") })...),
 	devices: onGVisor.devices,
+	parts:   []string{"BUS virtio 0x0002", "BUS virtio 0x0003", "DISK vda ro"}, // the image, and the channel
 	own: map[string][]string{
-		"mount": {"file system of the new mount API"}, "calls": {"syslog"}, "clock": {"clone3"},
-		"leaks": {"mac"},   // of lo
-		"dial":  {"vsock"}, // which has no device
+		"mount": {"file system of the new mount API"}, "clock": {"clone3"},
+		"leaks": {"mac"}, // of lo
 	},
 	memory: func(kib int) bool { return kib <= 1<<20 },
 	slow:   true,
 }
 
+// asked is the one tier that is attacked: `make escape TIER=microvm`. "" is all.
+var asked = os.Getenv("SALLYPORT_TIER")
+
+// apart are the tests that attack one tier alone; the others attack each arena.
+var apart = map[string]string{
+	"gvisor":  "^(TestPlantedWeaknesses|TestTO40_Posture|TestTO52_(EgressOf.*|WaitingLeadsNowhere|GrantsOfPooledSandboxes))$",
+	"microvm": "^TestPlantedMicroVMs$",
+	"isolate": "(_isolate|_Cage)$",
+	"wasm":    "(_wasm|_Cage)$",
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if asked != "" && os.Getenv("ESCAPE_WORLD") == "" {
+		if err := choose(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// asked tells whether an arena is one of the tier that is attacked.
+func (a arena) asked() bool { return asked == "" || strings.HasPrefix(a.name, asked) }
+
+// choose leaves the tests of one tier.
+func choose() error {
+	if apart[asked] == "" {
+		return fmt.Errorf("SALLYPORT_TIER=%q: there are %q", asked, slices.Sorted(maps.Keys(apart)))
+	}
+	if !slices.ContainsFunc(arenas, func(a arena) bool { return a.name == asked }) {
+		return flag.Set("test.run", apart[asked]+"|^TestTO40_PostureOfTiers$/^"+asked+"$")
+	}
+	var others []string
+	for name, tests := range apart {
+		if name != asked {
+			others = append(others, tests)
+		}
+	}
+	if asked == "gvisor" {
+		others = append(others, "^TestTO40_PostureOfTiers$")
+	}
+	return flag.Set("test.skip", strings.Join(others, "|"))
+}
+
 // each does the same on each tier, in one host of it where one sandbox may wait.
 func each(t *testing.T, do func(t *testing.T, b bench)) {
 	for _, a := range arenas {
+		if !a.asked() {
+			continue
+		}
 		t.Run(a.name, func(t *testing.T) { do(t, bench{arena: a, host: a.open(t, 1, nil), tool: newTool(t)}) })
 	}
 }
@@ -84,8 +149,8 @@ type tool struct {
 func newTool(t *testing.T) tool {
 	t.Helper()
 	p := tool{path: filepath.Join(t.TempDir(), "probe")}
-	built := filepath.Join(gvisortest.Programs(t), "probe")
-	gvisortest.Build(t, "./test/escape/probe", built) // leaves alone what is up to date
+	built := filepath.Join(realtest.Programs(t), "probe")
+	realtest.Build(t, "./test/escape/probe", built) // leaves alone what is up to date
 	if err := os.Link(built, p.path); err != nil {
 		t.Fatal(err)
 	}
@@ -98,23 +163,29 @@ func newTool(t *testing.T) tool {
 }
 
 // warmUp waits until a sandbox waits for requests like r, on a host where one may:
-// a run had one that waited, and there is another.
+// a run had one that waited, and there is another. What a kind's sandboxes are made of
+// may be made only when it is asked for again.
 func warmUp(t *testing.T, h tier.Tier, r tier.Request) {
 	t.Helper()
 	r.Files = []tier.File{{Path: "run.sh"}}
-	for deadline, warm := time.Now().Add(4*time.Minute), false; !warm; {
+	waits := func(patience time.Duration) bool {
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			if h.(interface{ Waiting() int }).Waiting() > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	for deadline := time.Now().Add(6 * time.Minute); time.Now().Before(deadline); waits(2 * time.Second) {
 		res, err := h.Run(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for h.(interface{ Waiting() int }).Waiting() == 0 {
-			if time.Now().After(deadline) {
-				t.Fatal("no sandbox waits")
-			}
-			time.Sleep(20 * time.Millisecond)
+		if res.Receipt.Warm && waits(2*time.Minute) { // else the one that waits may be of another kind
+			return
 		}
-		warm = res.Receipt.Warm // else the one that waits may be of another kind
 	}
+	t.Fatal("no sandbox waits")
 }
 
 // holds is hold, without what is of the sandbox's own kernel.

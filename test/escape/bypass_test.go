@@ -63,6 +63,21 @@ func canarySockets(t *testing.T, b tool) (port, sockets string) {
 	return c.port, "@" + c.name + "," + filepath.Join(t.TempDir(), "x") + ",/run/sallyport-sandboxd/0/lock,/srv/way"
 }
 
+// eachWorld does the same in a world for each tier, whose kernel does not matter: where
+// that is slow, with `make escape` only.
+func eachWorld(t *testing.T, do func(t *testing.T, a arena)) {
+	for _, a := range arenas {
+		if a.slow && !whole || !a.asked() || a.kernel {
+			continue
+		}
+		t.Run(a.name, func(t *testing.T) {
+			if inWorld(t) {
+				do(t, a)
+			}
+		})
+	}
+}
+
 // openWorld opens three hosts of a tier: what they may reach is judged by the
 // broker, by one that would let all pass, and by none.
 func openWorld(t *testing.T, a arena) (w *world, b bench, everything, naive tier.Tier) {
@@ -84,7 +99,7 @@ func reached(t *testing.T, who string, w *world, got map[string]string, allowed 
 		switch {
 		case f[0] == "asked":
 			t.Errorf("%s: the broker was made to ask for a name: %s", who, c)
-		case f[0] == "tcp" && slices.Contains(allowed, f[1]) && (len(f) < 5 || f[4] == "allowed.test"):
+		case f[0] == "tcp" && slices.Contains(allowed, f[1]) && f[2] != "8080" && (len(f) < 5 || f[4] == "allowed.test"):
 		default:
 			t.Errorf("%s: reached %s", who, c)
 		}
@@ -98,11 +113,10 @@ func reached(t *testing.T, who string, w *world, got map[string]string, allowed 
 
 // The name that was asked for, in the greeting and in the request are one name,
 // or nothing is reached. The cold sandbox has the list; the warm one nothing.
-func TestTO52_NamesDisagree(t *testing.T) {
-	if !inWorld(t) {
-		return
-	}
-	w, b, _, naive := openWorld(t, onGVisor)
+func TestTO52_NamesDisagree(t *testing.T) { eachWorld(t, namesDisagree) }
+
+func namesDisagree(t *testing.T, a arena) {
+	w, b, _, naive := openWorld(t, a)
 	got := attempts(t, b.host, false, policies["allow-list"], "good,names", "/none")
 	for _, good := range []string{"good http", "good https"} {
 		if !strings.Contains(got[good], "canary") {
@@ -121,26 +135,30 @@ func TestTO52_NamesDisagree(t *testing.T) {
 	reached(t, "deny all, cold", w, attempts(t, b.host, false, nil, "names", "/none"))
 	reached(t, "deny all, warm", w, attempts(t, b.host, true, nil, "names", "/none"))
 
-	// A proxy that checks nothing lets them reach the other server.
-	weak := attempts(t, naive, false, policies["allow-list"], "names", "/none")
+	letThrough(t, w, attempts(t, naive, false, policies["allow-list"], "names", "/none"))
+}
+
+// letThrough is the control: a proxy that checks nothing lets the attempts reach the
+// other server.
+func letThrough(t *testing.T, w *world, got map[string]string) {
+	t.Helper()
 	n := 0
-	for _, answer := range weak {
+	for _, answer := range got {
 		if strings.Contains(answer, "canary") {
 			n++
 		}
 	}
 	if at := tcpOf(w.contacts()); n < 12 || !slices.Contains(at, evilAddr) || !slices.Contains(at, "10.0.0.7") {
-		t.Errorf("control: through a proxy that checks nothing, %d attempts got an answer, from %q: %q", n, at, weak)
+		t.Errorf("control: through a proxy that checks nothing, %d attempts got an answer, from %q: %q", n, at, got)
 	}
-	t.Logf("%d attempts, %d of which a proxy that checks nothing lets through", len(weak)-1, n)
+	t.Logf("%d attempts, %d of which a proxy that checks nothing lets through", len(got)-1, n)
 }
 
 // No metadata service answers, whatever is listed.
-func TestTO53_Metadata(t *testing.T) {
-	if !inWorld(t) {
-		return
-	}
-	w, b, everything, naive := openWorld(t, onGVisor)
+func TestTO53_Metadata(t *testing.T) { eachWorld(t, metadata) }
+
+func metadata(t *testing.T, a arena) {
+	w, b, everything, naive := openWorld(t, a)
 	reached(t, "deny all, cold", w, attempts(t, b.host, false, policies["deny all"], "metadata", "/none"))
 	reached(t, "deny all, warm", w, attempts(t, b.host, true, policies["deny all"], "metadata", "/none"))
 	reached(t, "allow-list", w, attempts(t, b.host, false, policies["allow-list"], "metadata", "/none"), allowedAddr)
@@ -158,11 +176,10 @@ func TestTO53_Metadata(t *testing.T) {
 }
 
 // Nothing but TCP through the proxy leaves: no datagram is sent by the host.
-func TestTO54_OtherProtocols(t *testing.T) {
-	if !inWorld(t) {
-		return
-	}
-	w, b, everything, _ := openWorld(t, onGVisor)
+func TestTO54_OtherProtocols(t *testing.T) { eachWorld(t, otherProtocols) }
+
+func otherProtocols(t *testing.T, a arena) {
+	w, b, everything, _ := openWorld(t, a)
 	_, sockets := canarySockets(t, b.tool)
 	before := counters(t)
 	reached(t, "deny all, cold", w, attempts(t, b.host, false, nil, "others", sockets))
@@ -171,7 +188,7 @@ func TestTO54_OtherProtocols(t *testing.T) {
 	reached(t, "allow-list", w, got)
 	reached(t, "allow all", w, attempts(t, everything, false, policies["allow all"], "others", sockets))
 	for name, answer := range got {
-		if strings.Contains(answer, "OPENED") {
+		if strings.Contains(answer, "OPENED") && !slices.Contains(a.own["dial"], strings.TrimPrefix(name, "family ")) {
 			t.Errorf("%s: %q", name, answer)
 		}
 	}
@@ -193,11 +210,10 @@ func TestTO54_OtherProtocols(t *testing.T) {
 
 // Neither the sandbox's loopback nor the broker leads to the host's: only the
 // proxy's port answers.
-func TestTO60_HostAddresses(t *testing.T) {
-	if !inWorld(t) {
-		return
-	}
-	w, b, everything, naive := openWorld(t, onGVisor)
+func TestTO60_HostAddresses(t *testing.T) { eachWorld(t, hostAddresses) }
+
+func hostAddresses(t *testing.T, a arena) {
+	w, b, everything, naive := openWorld(t, a)
 	port, sockets := canarySockets(t, b.tool)
 	ports := []string{port, "80", "443", "8080", "22", "7450"}
 	args := append([]string{"home", sockets}, ports...)
@@ -206,7 +222,7 @@ func TestTO60_HostAddresses(t *testing.T) {
 	reached(t, "allow-list", w, attempts(t, b.host, false, policies["allow-list"], args...), allowedAddr)
 	reached(t, "everything but these", w, attempts(t, everything, false, policies["allow all"], args...), allowedAddr)
 
-	scans := []string{"dial", "scan!127.0.0.1:1-4096", "scan![::1]:1-512", "scan!127.0.0.2:1-512", "scan!127.255.255.254:1-512"}
+	scans := []string{"dial", "scan!127.0.0.1:1-4096", "scan![::1]:1-1024", "scan!127.0.0.2:1-1024", "scan!127.255.255.254:1-1024"}
 	for _, a := range append([]string{"127.0.0.1", "127.0.0.2", "::1"}, worldAddrs...) {
 		for _, p := range ports {
 			scans = append(scans, "tcp!"+netip.AddrPortFrom(netip.MustParseAddr(a), uint16(atoi(t, p))).String())

@@ -22,17 +22,8 @@ import (
 
 func newHouse(t *testing.T) (h *cage.House, dir string) {
 	t.Helper()
-	dir = filepath.Join(t.TempDir(), "cages")
-	h, err := cage.Open(cage.Config{Programs: cagetest.Programs(t), Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := h.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return h, dir
+	h = cagetest.Open(t, t.TempDir())
+	return h, h.Dir()
 }
 
 // caged runs the probe in a cage and returns its lines, and how it ended.
@@ -212,7 +203,7 @@ func TestTO60_Cage(t *testing.T) {
 	none(t, lines, "REACHED")
 	none(t, lines, "SOCKET")
 	none(t, lines, "INTERFACE")
-	if heard := c.heard(); len(heard) > 0 {
+	if heard := c.heard(t, 0); len(heard) > 0 {
 		t.Errorf("the canary heard %q", heard)
 	}
 	if r := with(p.outside(t, append([]string{"dial"}, near...)...), "REACHED"); len(r) != len(near) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/payload"
 )
@@ -183,6 +184,22 @@ func TestTO45_Devices(t *testing.T) {
 	}
 }
 
+// The machine has a disk that cannot be written and a channel, and no card for a
+// network, nor anything else that leads out. The control is TestPlantedMicroVMs.
+func TestTO45_Hardware(t *testing.T) {
+	each(t, func(t *testing.T, b bench) {
+		var parts []string
+		for _, l := range b.inside(t, false, "hardware") {
+			if l != "END" {
+				parts = append(parts, l)
+			}
+		}
+		if slices.Sort(parts); !slices.Equal(parts, b.parts) {
+			t.Errorf("the machine has %q, want %q", parts, b.parts)
+		}
+	})
+}
+
 // No descriptor of the host's reaches the program.
 func TestTO47_Descriptors(t *testing.T) {
 	b := newTool(t)
@@ -195,13 +212,15 @@ func TestTO47_Descriptors(t *testing.T) {
 		defer syscall.Close(fd)
 	}
 	each(t, func(t *testing.T, b bench) {
-		lines := b.inside(t, false, "fds")
-		if got := with(lines, "FD"); len(got) != 3 || len(with(lines, "CHDIR")) != 0 {
-			t.Errorf("descriptors %q, folders %q; want 0, 1, 2 only", got, with(lines, "CHDIR"))
-		}
-		for _, fd := range with(lines, "FD") {
-			if strings.Contains(fd, "/tmp/") || strings.Contains(fd, "sallyport") {
-				t.Errorf("a descriptor names the host: %s", fd)
+		for _, asRoot := range []bool{false, true} {
+			lines := b.inside(t, asRoot, "fds")
+			if got := with(lines, "FD"); len(got) != 3 || len(with(lines, "CHDIR")) != 0 {
+				t.Errorf("as root %v: descriptors %q, folders %q; want 0, 1, 2 only", asRoot, got, with(lines, "CHDIR"))
+			}
+			for _, fd := range with(lines, "FD") {
+				if strings.Contains(fd, "/tmp/") || strings.Contains(fd, "sallyport") {
+					t.Errorf("as root %v: a descriptor names the host: %s", asRoot, fd)
+				}
 			}
 		}
 	})
@@ -256,9 +275,11 @@ func startCanary(t *testing.T, b tool) canaryListener {
 	return c
 }
 
-// heard returns the contacts so far.
-func (c canaryListener) heard() (all []string) {
+// heard returns the contacts so far, once there are so many as must be.
+func (c canaryListener) heard(t *testing.T, atLeast int) (all []string) {
+	t.Helper()
 	time.Sleep(200 * time.Millisecond)
+	await.That(t, "the canary hears of what reached it", func() bool { return len(c.contacts) >= atLeast })
 	for {
 		select {
 		case s := <-c.contacts:
@@ -296,14 +317,14 @@ func TestTO60_NetworkNone(t *testing.T) {
 		"dns!localhost.localdomain", "dns!metadata.google.internal", "dns!example.com",
 	}
 	each(t, func(t *testing.T, b bench) { b.dialsNothing(t, c, near, far) })
-	if heard := c.heard(); len(heard) > 0 {
+	if heard := c.heard(t, 0); len(heard) > 0 {
 		t.Errorf("the canary heard %q", heard)
 	}
 	lines := b.outside(t, append([]string{"dial", fmt.Sprintf("scan!127.0.0.1:%s-%s", c.port, c.port)}, near...)...)
 	if r := with(lines, "REACHED"); len(r) != len(near)+1 {
 		t.Errorf("control: outside, %d of %d were reached: %q", len(r), len(near)+1, r)
 	}
-	if heard := c.heard(); len(heard) < len(near) {
+	if heard := c.heard(t, len(near)); len(heard) < len(near) {
 		t.Errorf("control: the canary heard only %q", heard)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/egress"
 	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/gvisor/session"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/stay"
 )
 
 // Sandboxes that stay: of sessions, of such as were frozen and taken up again, and
@@ -23,9 +23,13 @@ import (
 
 const serverUID = 64778
 
-func keep(t *testing.T, h *gvisor.Host) *session.Sessions {
+func keep(t *testing.T, h tier.Tier, rest time.Duration) *session.Sessions {
 	t.Helper()
-	x := session.Open(session.Config{Host: h, Max: 4, PerOwner: 4, Idle: 10 * time.Minute, Life: time.Hour, Rest: 300 * time.Millisecond, Dir: t.TempDir()})
+	hosts := map[string]stay.Host{} // of one tier, whichever a call names
+	for _, name := range sallyport.Tiers() {
+		hosts[name] = h.(stay.Host)
+	}
+	x := session.Open(session.Config{Hosts: hosts, Max: 4, PerOwner: 4, Idle: 10 * time.Minute, Life: time.Hour, Rest: rest, Dir: t.TempDir()})
 	t.Cleanup(x.Close)
 	return x
 }
@@ -34,7 +38,7 @@ func inSession(name, language, code string, way tier.Way, files ...tier.File) se
 	l := sallyport.DefaultLimits()
 	l.Timeout = 4 * time.Minute
 	return session.Call{
-		Key: session.Key{Owner: "attacker", Name: name}, Terms: session.Terms{"profile="}, Language: language, Code: []byte(code),
+		Tier: sallyport.TierGVisor, Key: session.Key{Owner: "attacker", Name: name}, Terms: session.Terms{"profile="}, Language: language, Code: []byte(code),
 		Request: tier.Request{Image: "default", Limits: l, Way: way, Files: files},
 	}
 }
@@ -51,7 +55,7 @@ func runIn(t *testing.T, x *session.Sessions, c session.Call) session.Result {
 // rest waits until a session is frozen: its sandbox is gone then.
 func rest(t *testing.T, x *session.Sessions, name string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(4 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		all := x.List("attacker")
 		if i := slices.IndexFunc(all, func(i session.Info) bool { return i.Name == name }); i >= 0 && all[i].Frozen {
 			return
@@ -64,7 +68,7 @@ func rest(t *testing.T, x *session.Sessions, name string) {
 // resumed runs a probe in a session that was frozen and taken up again.
 func (b bench) resumed(t *testing.T, h *gvisor.Host, script string, args ...string) []trial {
 	t.Helper()
-	x := keep(t, h)
+	x := keep(t, h, 300*time.Millisecond)
 	runIn(t, x, inSession("s", "shell", "chmod +x probe", tier.Way{}, b.file, tier.File{Path: "run.sh", Content: []byte(script)}))
 	rest(t, x, "s")
 	res := runIn(t, x, inSession("s", "shell", "bash run.sh", tier.Way{}, tier.File{Path: "run.sh", Content: []byte(script)}))
@@ -136,7 +140,7 @@ func TestTO52_EgressOfKeptSandboxes(t *testing.T) {
 	}
 	w, b, _, _ := openWorld(t, onGVisor)
 	_, sockets := canarySockets(t, b.tool)
-	x := keep(t, b.host.(*gvisor.Host))
+	x := keep(t, b.host.(*gvisor.Host), 300*time.Millisecond)
 	args := "import sys\nsys.argv = ['x', 'good,names,metadata,others', '" + sockets + "']\n"
 	before := counters(t)
 	for _, policy := range []string{"deny all", "allow-list"} {
@@ -181,17 +185,25 @@ func TestTO52_EgressOfKeptSandboxes(t *testing.T) {
 // over, also where the session rests in between, and a later call with another
 // list is refused. Programs that go on in the background have none.
 func TestTO52_GrantsAreNotStale(t *testing.T) {
-	if !inWorld(t) {
-		return
+	for _, a := range arenas {
+		if a.asked() && !a.kernel {
+			t.Run(a.name, func(t *testing.T) {
+				if inWorld(t) {
+					grantsAreNotStale(t, a)
+				}
+			})
+		}
 	}
-	w, b, _, _ := openWorld(t, onGVisor)
-	between, over := stale(t, w, b.host.(*gvisor.Host))
+}
+
+func grantsAreNotStale(t *testing.T, a arena) {
+	w, b, _, _ := openWorld(t, a)
+	between, over := stale(t, w, b.host, 2*time.Second)
 	if len(between) > 0 || strings.Contains(over, "200") {
 		t.Errorf("between calls %q were reached; over a connection of an earlier call: %q", between, over)
 	}
 	// The control: where nobody shuts a grant, both lead out.
-	open := gvisortest.Open(t, func(c *gvisor.Config) { c.Broker = lasting{realBroker{&egress.Broker{Resolver: w}}} })
-	between, over = stale(t, w, open)
+	between, over = stale(t, w, a.open(t, 0, lasting{realBroker{&egress.Broker{Resolver: w}}}), time.Minute)
 	if len(between) == 0 || !strings.Contains(over, "200") {
 		t.Errorf("control: between calls %q were reached; over a connection of an earlier call: %q", between, over)
 	}
@@ -243,11 +255,12 @@ kept = tunnel() # the proxy keeps no other connection
 `
 
 // stale tells what was reached between two calls of a session, and what answers
-// in the second over a connection that the first opened. The session rests before
-// a third call, which has a grant again.
-func stale(t *testing.T, w *world, h *gvisor.Host) (between []string, over string) {
+// in the second over a connection that the first opened. The session rests, where it
+// does, before a third call, which has a grant again. What is reached is waited for,
+// with patience.
+func stale(t *testing.T, w *world, h tier.Tier, patience time.Duration) (between []string, over string) {
 	t.Helper()
-	x, way := keep(t, h), tier.Way{Reach: []string{"allowed.test:80", "allowed.test:443"}}
+	x, way := keep(t, h, 2*time.Second), tier.Way{Reach: []string{"allowed.test:80", "allowed.test:443"}}
 	w.contacts()
 	if res := runIn(t, x, inSession("s", "python", keeps, way)); !strings.Contains(string(res.Stdout), "HTTP/1.1 200") || len(tcpOf(w.contacts())) != 1 {
 		t.Fatalf("control: %q %q", res.Stdout, res.Stderr)
@@ -257,8 +270,12 @@ func stale(t *testing.T, w *world, h *gvisor.Host) (between []string, over strin
 	runIn(t, x, inSession("s", "python", "calling = False", way))
 	time.Sleep(100 * time.Millisecond) // what began within the call has ended
 	w.contacts()
-	rest(t, x, "s")
-	between = w.contacts()
+	if _, ok := h.(*gvisor.Host); ok {
+		rest(t, x, "s")
+	}
+	for deadline := time.Now().Add(patience); len(between) == 0 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		between = append(between, w.contacts()...)
+	}
 	res = runIn(t, x, inSession("s", "python", "calling = True\nprint(len(tried) > 0, attempt(None))", way))
 	if out := string(res.Stdout); !strings.HasPrefix(out, "True ") || !strings.Contains(out, "200") || len(tcpOf(w.contacts())) == 0 || res.New {
 		t.Errorf("control: after a rest: %q %q", res.Stdout, res.Stderr)

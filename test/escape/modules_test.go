@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/isolate/isolatetest"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/realtest"
 	"sallyport.dev/sallyport/tier/tiertest"
 	"sallyport.dev/sallyport/wasm/wasmtest"
 )
@@ -49,7 +49,7 @@ func TestTO40_wasm(t *testing.T) {
 	}
 
 	native := filepath.Join(t.TempDir(), "native")
-	gvisortest.Build(t, "./tier/tiertest/wasi", native)
+	realtest.Build(t, "./tier/tiertest/wasi", native)
 	cmd := exec.Command(native, "reach")
 	cmd.Dir = "/usr"
 	cmd.Env = append(os.Environ(), "C=canary")

@@ -16,6 +16,7 @@ import (
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/realtest"
 )
 
 // A weakness is a sandbox with one protection taken away, by means that no
@@ -99,7 +100,7 @@ func smallLimits() sallyport.Limits {
 // plant makes a folder of programs that has the weakness.
 func (w weakness) plant(t *testing.T) string {
 	t.Helper()
-	sound, dir := gvisortest.Programs(t), t.TempDir()
+	sound, dir := realtest.Programs(t), t.TempDir()
 	initProgram := filepath.Join(dir, gvisor.InitProgram)
 	if len(w.init) == 0 {
 		if err := os.Link(filepath.Join(sound, gvisor.InitProgram), initProgram); err != nil {

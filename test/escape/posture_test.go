@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"sallyport.dev/sallyport/egress"
 	"sallyport.dev/sallyport/gvisor"
 	"sallyport.dev/sallyport/gvisor/gvisortest"
+	"sallyport.dev/sallyport/test/proc"
 	"sallyport.dev/sallyport/tier"
 )
 
@@ -128,36 +128,11 @@ func link(t *testing.T, name string) string {
 	return to
 }
 
-// descendants of a process, by what /proc says of parents.
-func descendants(t *testing.T, of int) (pids []int) {
-	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	children := map[int][]int{}
-	for _, f := range all {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			continue // it has ended
-		}
-		_, rest, _ := strings.Cut(string(b), ") ")
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-		parent, _ := strconv.Atoi(strings.Fields(rest)[1])
-		children[parent] = append(children[parent], pid)
-	}
-	for next := []int{of}; len(next) > 0; next = next[1:] {
-		pids = append(pids, children[next[0]]...)
-		next = append(next, children[next[0]]...)
-	}
-	return pids
-}
-
 // sandboxWeaknesses looks at every process of the sandboxes of this test, their
 // kernels, programs and file servers, and counts them.
 func sandboxWeaknesses(t *testing.T) (n int, found []string) {
 	t.Helper()
-	for _, p := range descendants(t, os.Getpid()) {
+	for _, p := range proc.Descendants(t, os.Getpid()) {
 		proc := fmt.Sprintf("/proc/%d/", p)
 		groups, err := os.ReadFile(proc + "cgroup")
 		group := sandboxGroup.FindString(string(groups))
@@ -191,10 +166,10 @@ func TestTO40_Posture(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
 			r.Argv = []string{"sh", "-c", "sleep 300 & sleep 300"}
-			r.Limits.Timeout = 2 * time.Minute
+			r.Limits.Timeout = 5 * time.Minute
 			go func() { _, err := h.Run(ctx, r); ended <- err }()
 			defer func() { cancel(); <-ended }()
-			for deadline := time.Now().Add(time.Minute); h.Waiting() == 0 || len(h.List()) == 0; time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(4 * time.Minute); h.Waiting() == 0 || len(h.List()) == 0; time.Sleep(20 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("none runs, or none waits")
 				}
@@ -214,7 +189,7 @@ func TestTO40_Posture(t *testing.T) {
 // While a sandbox boots, its processes still give up what they have.
 func sound(t *testing.T, atLeast int) {
 	t.Helper()
-	for deadline, good := time.Now().Add(time.Minute), 0; good < 5; time.Sleep(100 * time.Millisecond) {
+	for deadline, good := time.Now().Add(4*time.Minute), 0; good < 5; time.Sleep(100 * time.Millisecond) {
 		n, found := sandboxWeaknesses(t)
 		if n >= atLeast && len(found) == 0 {
 			good++

@@ -19,6 +19,7 @@ import (
 	"sallyport.dev/sallyport/isolate/isolatetest"
 	"sallyport.dev/sallyport/microvm"
 	"sallyport.dev/sallyport/microvm/microvmtest"
+	"sallyport.dev/sallyport/test/proc"
 	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/tiertest"
 	"sallyport.dev/sallyport/wasm"
@@ -68,11 +69,14 @@ var hostGroup = regexp.MustCompile(`/sallyport/[^/\s]+/[^/\s]+`)
 // control group of their own, nothing of the host open. The control is this process.
 func TestTO40_PostureOfTiers(t *testing.T) {
 	for name, p := range postures {
+		if asked != "" && asked != name {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			h := p.open(t)
 			r := p.hang
 			r.Limits = sallyport.DefaultLimits()
-			r.Limits.Timeout = 4 * time.Minute
+			r.Limits.Timeout = 10 * time.Minute
 			if name == "wasm" {
 				r.Module = &tier.Module{Language: "wasm", Code: tiertest.Module(t)}
 			}
@@ -80,7 +84,7 @@ func TestTO40_PostureOfTiers(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { _, err := h.Run(ctx, r); ended <- err }()
 			defer func() { cancel(); <-ended }()
-			for deadline := time.Now().Add(2 * time.Minute); len(h.List()) == 0; time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(4 * time.Minute); len(h.List()) == 0; time.Sleep(20 * time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("none runs")
 				}
@@ -102,7 +106,7 @@ var p0 = posture{fds: regexp.MustCompile(`^$`)}
 // starts, its processes still give up what they have.
 func (p posture) sound(t *testing.T) {
 	t.Helper()
-	for deadline, good := time.Now().Add(2*time.Minute), 0; good < 3; time.Sleep(200 * time.Millisecond) {
+	for deadline, good := time.Now().Add(4*time.Minute), 0; good < 3; time.Sleep(200 * time.Millisecond) {
 		n, found := p.look(t)
 		if n > 0 && len(found) == 0 {
 			good++
@@ -118,7 +122,7 @@ func (p posture) sound(t *testing.T) {
 // three times in a row.
 func (p posture) steady(t *testing.T) (found []string) {
 	t.Helper()
-	for deadline, same := time.Now().Add(time.Minute), 0; same < 3; time.Sleep(200 * time.Millisecond) {
+	for deadline, same := time.Now().Add(4*time.Minute), 0; same < 3; time.Sleep(200 * time.Millisecond) {
 		n, now := p.look(t)
 		slices.Sort(now)
 		if same++; n == 0 || !slices.Equal(now, found) {
@@ -134,7 +138,7 @@ func (p posture) steady(t *testing.T) (found []string) {
 // look counts the processes of sandboxes of this test, and tells what is wrong with them.
 func (p posture) look(t *testing.T) (n int, found []string) {
 	t.Helper()
-	for _, pid := range descendants(t, os.Getpid()) {
+	for _, pid := range proc.Descendants(t, os.Getpid()) {
 		group, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		comm, err2 := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		name := strings.TrimSpace(string(comm))

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sallyport.dev/sallyport/gvisor/gvisortest"
 	"sallyport.dev/sallyport/microvm"
 	"sallyport.dev/sallyport/microvm/microvmtest"
 	"sallyport.dev/sallyport/microvm/qemu"
@@ -134,6 +133,7 @@ func (b weakVMM) Restore(ctx context.Context, p vmm.Place, m vmm.Machine, s vmm.
 func (w vmWeakness) open(t *testing.T) *microvm.Host {
 	t.Helper()
 	return microvmtest.Open(t, func(c *microvm.Config) {
+		microvmtest.OnDebian(t, c)
 		b := weakVMM{Backend: qemu.Backend{Accel: qemu.TCG}, t: t, w: w}
 		if len(w.confine) > 0 {
 			b.init = filepath.Join(t.TempDir(), microvm.InitProgram)
@@ -146,7 +146,7 @@ func (w vmWeakness) open(t *testing.T) *microvm.Host {
 			c.Programs = programs
 		}
 		cache := t.TempDir()
-		symlink(t, filepath.Join(gvisortest.Cache(), "kernels"), filepath.Join(cache, "kernels"))
+		symlink(t, filepath.Join(c.Cache, "kernels"), filepath.Join(cache, "kernels"))
 		c.Cache, c.Backends = cache, []vmm.Backend{b}
 	})
 }

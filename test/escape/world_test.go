@@ -1,6 +1,7 @@
 package escape_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -51,7 +52,7 @@ func inWorld(t *testing.T) bool {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("skipped: `ip` is not here (package iproute2)")
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=8m")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=12m")
 	cmd.Env = append(os.Environ(), "ESCAPE_WORLD=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
@@ -173,10 +174,31 @@ func (w *world) serve(l net.Listener, cert tls.Certificate) {
 	}
 }
 
-// read notes the host of a request, and the credential.
-func (w *world) read(where, request string) {
+// read notes the host of each request, and the credential. What is no request is
+// read line by line.
+func (w *world) read(where, text string) {
+	var heads strings.Builder
+	for r := bufio.NewReader(strings.NewReader(text)); ; {
+		q, err := http.ReadRequest(r)
+		if err == io.EOF && heads.Len() > 0 {
+			break
+		}
+		if err != nil || q.URL.Host != "" {
+			heads.Reset()
+			heads.WriteString(text)
+			break
+		}
+		fmt.Fprintf(&heads, "Host: %s\nAuthorization: %s\n", q.Host, q.Header.Get("Authorization"))
+		if _, err := io.Copy(io.Discard, q.Body); err != nil {
+			break // more than was read
+		}
+	}
+	w.readLines(where, heads.String())
+}
+
+func (w *world) readLines(where, text string) {
 	var host string
-	for line := range strings.Lines(request) {
+	for line := range strings.Lines(text) {
 		switch k, v, _ := strings.Cut(strings.TrimSpace(line), ": "); strings.ToLower(k) {
 		case "host":
 			host = v

@@ -133,7 +133,9 @@ func devices(args []string) {
 		major, minor int
 	}{
 		{"null", syscall.S_IFCHR, 1, 3}, {"mem", syscall.S_IFCHR, 1, 1}, {"kvm", syscall.S_IFCHR, 10, 232}, {"tun", syscall.S_IFCHR, 10, 200},
-		{"fuse", syscall.S_IFCHR, 10, 229}, {"vda", syscall.S_IFBLK, 254, 0}, {"sda", syscall.S_IFBLK, 8, 0}, {"loop0", syscall.S_IFBLK, 7, 0},
+		{"fuse", syscall.S_IFCHR, 10, 229}, {"port", syscall.S_IFCHR, 1, 4}, {"kmsg", syscall.S_IFCHR, 1, 11}, {"vhost-net", syscall.S_IFCHR, 10, 238},
+		{"vhost-vsock", syscall.S_IFCHR, 10, 241}, {"nvidia0", syscall.S_IFCHR, 195, 0}, {"uinput", syscall.S_IFCHR, 10, 223}, {"hwrng", syscall.S_IFCHR, 10, 183}, {"ttyS0", syscall.S_IFCHR, 4, 64},
+		{"dm-0", syscall.S_IFBLK, 253, 0}, {"nvme0", syscall.S_IFBLK, 259, 0}, {"ram0", syscall.S_IFBLK, 1, 0}, {"vda", syscall.S_IFBLK, 254, 0}, {"sda", syscall.S_IFBLK, 8, 0}, {"loop0", syscall.S_IFBLK, 7, 0},
 	} {
 		for _, dir := range args {
 			p := filepath.Join(dir, d.name)
@@ -145,7 +147,9 @@ func devices(args []string) {
 	}
 	for _, p := range []string{
 		"/dev/mem", "/dev/kmem", "/dev/port", "/dev/kvm", "/dev/fuse", "/dev/net/tun", "/dev/loop0", "/dev/loop-control", "/dev/vda", "/dev/sda",
-		"/dev/vhost-net", "/dev/vhost-vsock", "/dev/nvidia0", "/dev/dri/card0", "/dev/kmsg", "/dev/mapper/control", "/dev/null",
+		"/dev/vhost-net", "/dev/vhost-vsock", "/dev/nvidia0", "/dev/dri/card0", "/dev/kmsg", "/dev/mapper/control", "/dev/vport0p1", "/dev/virtio-ports/sallyport",
+		"/dev/vsock", "/dev/hwrng", "/dev/uinput", "/dev/rtc0", "/dev/dm-0", "/dev/nvme0n1", "/dev/pmem0", "/dev/sg0", "/dev/ttyS0", "/dev/console", "/dev/nvidiactl", "/dev/nvidia-uvm",
+		"/dev/userfaultfd", "/dev/cpu/0/msr", "/dev/snapshot", "/dev/autofs", "/dev/btrfs-control", "/dev/udmabuf", "/dev/dma_heap/system", "/dev/null",
 	} {
 		open(p)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,7 +31,11 @@ func leaks() {
 		"/sys/class/dmi/id/product_uuid", "/sys/class/dmi/id/product_serial", "/sys/class/dmi/id/product_name", "/sys/class/dmi/id/board_serial", "/sys/firmware/acpi/tables/DSDT",
 		"/sys/devices/virtual/dmi/id/sys_vendor", "/sys/hypervisor/uuid", "/sys/kernel/notes",
 	} {
-		if b, err := os.ReadFile(p); err == nil && len(b) > 0 {
+		b, err := os.ReadFile(p)
+		if p == "/proc/swaps" {
+			_, b, _ = bytes.Cut(b, []byte("\n")) // a table's head tells nothing
+		}
+		if err == nil && len(b) > 0 {
 			tell(p, string(b[:min(len(b), 4096)]))
 		}
 	}
