@@ -12,6 +12,7 @@ import (
 // however the agent comes back for it, so a rollback undoes it. Where the saga is
 // over by then, the call no longer runs.
 func TestFO60_CallsOfAnOpenSagaThatWaited(t *testing.T) {
+	t.Parallel()
 	g, l := ledgered(t, "approvals: {cooldown: 0s}\n")
 	g.Stop()
 	g.Write("tools/a_transfer.yaml", "server: a\ntool: transfer\nrisk: critical\ncompensate: {tool: a__pay, arguments: {undo: {$ref: arguments.to}}}\n")
@@ -97,6 +98,7 @@ func TestFO60_CallsOfAnOpenSagaThatWaited(t *testing.T) {
 // A call of an open saga is no repetition of another, nor is another one of it:
 // what was undone would count as done.
 func TestFO60_UndoneCallIsNoTwin(t *testing.T) {
+	t.Parallel()
 	g, l := ledgered(t, "")
 	g.Stop()
 	g.Write("tools/a_pay.yaml", "server: a\ntool: pay\nidempotency: {dedupe: 1h}\ncompensate: {tool: a__honour, arguments: {undo: true}}\n")

@@ -11,6 +11,7 @@ import (
 )
 
 func TestApprovals(t *testing.T) {
+	t.Parallel()
 	g, ledger := ledgered(t, "approvals: {cooldown: 0s, per_agent: 100}\n")
 	c := newRaw(t, g)
 	g.Login()
@@ -27,6 +28,7 @@ func TestApprovals(t *testing.T) {
 	run("Rejected", func(t *testing.T) { rejected(t, g, c, ledger) })
 	run("ApprovalResult", func(t *testing.T) { approvalResult(t, g, c, ledger) })
 	run("Task", func(t *testing.T) { taskOfApproval(t, g, c, ledger) })
+	run("TaskThatRuns", func(t *testing.T) { taskThatRuns(t, g, c, ledger) })
 	run("WaitingClient", func(t *testing.T) { waitingClient(t, g, ledger, second) })
 	if r := g.Run("", "audit", "verify"); r.Code != 0 {
 		t.Errorf("audit verify: %s", r)

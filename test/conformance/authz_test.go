@@ -101,6 +101,7 @@ func leaks(t *testing.T, g *stage.Gateway, tokens []string, more ...string) {
 // FO-40: a server, its login, its removal, and another one of its name. TO-10 and the
 // masking of tokens on the way: a server that says the token it got tells nobody.
 func TestFO40_RemovedServerLeavesNothing(t *testing.T) {
+	t.Parallel()
 	as, other := oauthtest.New(t), oauthtest.New(t)
 	site, next := oauthtest.NewSite(t, as, "/mcp"), oauthtest.NewSite(t, other, "/mcp")
 	g := stage.New(t)
@@ -171,6 +172,7 @@ func TestFO40_RemovedServerLeavesNothing(t *testing.T) {
 // Each agent calls with a grant of its own, in a profile of the configuration, over
 // a refresh at the authorization server.
 func TestFO37_GrantsOfAgentsThroughTheGateway(t *testing.T) {
+	t.Parallel()
 	as := oauthtest.New(t)
 	site := oauthtest.NewSite(t, as, "/mcp")
 	g := stage.New(t)
@@ -202,6 +204,7 @@ func TestFO37_GrantsOfAgentsThroughTheGateway(t *testing.T) {
 // which it was asked for, and takes the tokens for it; without a trusted proxy, or
 // for a URL that nobody listed, the gateway is what it is.
 func TestFO35_DocumentsBehindAProxy(t *testing.T) {
+	t.Parallel()
 	g := stage.New(t)
 	g.Write("sallyport.yaml", g.Config("url: https://gw.example\nproxies: [127.0.0.1/32]\nprofiles: {a: {tools: [run_python]}}\n"+
 		"endpoints: {\"https://root.example/\": \"\", \"https://gw.example/mcp\": \"\", \"https://gw.example/team/a/mcp\": a}\n"))
@@ -257,6 +260,7 @@ func TestFO35_DocumentsBehindAProxy(t *testing.T) {
 // FO-38: a session is its principal's, not a token's. A new token of the same agent
 // goes on in it; another agent's finds none, and does it no harm.
 func TestFO38_SessionOutlivesItsToken(t *testing.T) {
+	t.Parallel()
 	g := stage.New(t)
 	g.Start()
 	g.Must("", "agents", "add", "eve")

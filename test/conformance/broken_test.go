@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"sallyport.dev/sallyport/test/stage"
 )
@@ -20,6 +19,7 @@ import (
 // A broken file never means that everything is allowed: serve refuses to start,
 // says which line is wrong and what to do, and leaves nothing behind.
 func TestTO59_BrokenFilesAtStart(t *testing.T) {
+	t.Parallel()
 	g := stage.New(t)
 	yaml := g.Config("")
 	for _, c := range []struct {
@@ -119,7 +119,7 @@ func refusedServe(t *testing.T, g *stage.Gateway, say string) {
 	if status, _ := g.Get("/healthz"); status != 0 {
 		t.Errorf("somebody listens: %d", status)
 	}
-	g.Eventually(5*time.Second, "the sandbox host has ended", func() error { return noProcess(t, g.Homes) })
+	g.Eventually(stage.Patience, "the sandbox host has ended", func() error { return noProcess(t, g.Homes) })
 }
 
 // noProcess is nil if no process has the text on its command line.
@@ -139,6 +139,7 @@ func noProcess(t *testing.T, text string) error {
 
 // A bad reload keeps the last good policies and tools, and /readyz tells.
 func TestTO59_BrokenReload(t *testing.T) {
+	t.Parallel()
 	g, _ := ledgered(t, "")
 	c := newRaw(t, g)
 	version := func() (v string, status int, reload string) {

@@ -16,6 +16,7 @@ import (
 // The sandbox stops them all: no marker appears where nothing may be written,
 // and none on the host; the same disguises do make one in the sandbox's home.
 func TestTO35_DisguisedCommandsLeaveNoMarker(t *testing.T) {
+	t.Parallel()
 	g := stage.New(t)
 	g.Write("policies/touch.cedar", `@id("no-touch") @message("touch is not allowed")
 forbid (principal, action == Action::"call", resource == Tool::"run_shell") when { context.args has code && context.args.code like "*touch*" };

@@ -14,6 +14,7 @@ import (
 // FO-33: with a call at each of two servers, one in a sandbox and one that
 // waits for a human, each cancellation ends its own call and no other.
 func TestFO33_CancelEndsItsOwnCall(t *testing.T) {
+	t.Parallel()
 	g, l := stage.New(t), stage.NewLedger(t)
 	servers := map[string]stage.Server{"a": stage.Actor(stage.Self(t), "a", l.Env()), "b": stage.Actor(stage.Self(t), "b", l.Env())}
 	g.Write("sallyport.yaml", g.Config(roomy+stage.Servers(servers)))

@@ -32,6 +32,7 @@ forbid (principal, action == Action::"call", resource) when { context.risk_effec
 `
 
 func TestEffects(t *testing.T) {
+	t.Parallel()
 	g, ledger := stage.New(t), stage.NewLedger(t)
 	servers := map[string]stage.Server{"bare": stage.Actor(stage.Self(t), "bare", ledger.Env())}
 	for name, manifest := range doors {

@@ -101,6 +101,7 @@ func (d *database) took(t *testing.T) (seen []string, rows int) {
 // An approver is told how many rows PostgreSQL expects, and nothing is done to
 // find out: only EXPLAIN of what needs a human reaches the database.
 func TestEstimateOfRowsInATicket(t *testing.T) {
+	t.Parallel()
 	d, g := newDatabase(t), stage.New(t)
 	servers := map[string]stage.Server{"db": {URL: d.url}, "other": {URL: d.url}}
 	g.Write("sallyport.yaml", g.Config("approvals: {cooldown: 0s}\n"+roomy+stage.Servers(servers)))
@@ -156,7 +157,7 @@ func approvedAfterAHang(t *testing.T, d *database, g *stage.Gateway, c raw) {
 	begun := time.Now()
 	args := `{"sql":"DELETE FROM orders"}`
 	id := ticketFor(t, c, "db__run_sql", args, "")
-	if took := time.Since(begun); took > time.Minute {
+	if took := time.Since(begun); took > stage.Patience {
 		t.Errorf("the ticket took %s", took)
 	}
 	if shown := g.Must("", "approvals", "show", id).Out; !strings.Contains(shown, "estimated rows not available: ") {

@@ -26,6 +26,7 @@ type post struct {
 }
 
 func TestExact(t *testing.T) {
+	t.Parallel()
 	g, ledger := ledgered(t, "")
 	p := &post{g, newRaw(t, g), ledger}
 	for _, c := range []struct {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"sallyport.dev/sallyport/store/postgres/postgrestest"
 	"sallyport.dev/sallyport/test/stage"
@@ -104,6 +103,7 @@ func (p *pair) state(t *testing.T, key string) (state string) {
 // the same moment, 25 at each, half of them with another idempotency key. The
 // upstreams' ledger has one effect.
 func TestTO24_TwoGateways(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	args := `{"n":300,"to":"two gateways"}`
 	id := ticketFor(t, p.c[0], "a__transfer", args, keyed("original"))
@@ -144,6 +144,7 @@ func TestTO24_TwoGateways(t *testing.T) {
 // takes effect, the losers are told the final state, and calls that look the
 // same are questions of their own.
 func TestFO59_TwoGateways(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	p.g[1].Stop()
 	var bob struct{ Password string }
@@ -220,6 +221,7 @@ func (p *pair) decideAtOnce(t *testing.T, id string, verbs [2]string) (won int, 
 
 // A decision at one gateway wakes the call that waits at the other.
 func TestDecisionWakesTheOtherGateway(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	args := `{"to":"waiting"}`
 	done := make(chan stage.Said, 1)
@@ -244,8 +246,10 @@ func TestDecisionWakesTheOtherGateway(t *testing.T) {
 // lease has run out: the outcome is unknown, and the call is never run again.
 // What that other gateway itself executes is not touched.
 func TestKilledGatewayIsMissed(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
-	lost, kept := `{"n":60000,"to":"lost"}`, `{"n":40000,"to":"kept"}`
+	over := filepath.Join(stage.OpenDir(t), "over")
+	lost, kept := `{"path":"/nowhere","to":"lost"}`, `{"path":"`+over+`","to":"kept"}`
 	id := ticketFor(t, p.c[0], "a__transfer", lost, keyed("lost"))
 	p.g[1].Must("", "approvals", "approve", id)
 	go func() { _, _ = p.c[0].call("1", "a__transfer", lost, ticketed(id)) }() // ends with the gateway
@@ -267,7 +271,7 @@ func TestKilledGatewayIsMissed(t *testing.T) {
 	if s := p.state(t, "lost"); s != "executing" {
 		t.Errorf("right after the kill it is %s", s)
 	}
-	p.g[1].Eventually(time.Minute, "the other gateway misses it", func() error {
+	p.g[1].Eventually(stage.Patience, "the other gateway misses it", func() error {
 		if s := p.state(t, "lost"); s != "unknown" {
 			return errors.New(s)
 		}
@@ -281,6 +285,9 @@ func TestKilledGatewayIsMissed(t *testing.T) {
 	p.g[0].Start("a") // it comes back, and finds its call where the other put it
 	if a := newRaw(t, p.g[0]).must(t, "a__transfer", lost, ticketed(id)); a.Code != "outcome_unknown" {
 		t.Errorf("asked at the one that was killed: %s", a)
+	}
+	if err := os.WriteFile(over, nil, 0o644); err != nil {
+		t.Fatal(err)
 	}
 	if a := <-done; a.Text != "paid "+kept {
 		t.Errorf("the call of the gateway that lived: %s", a)

@@ -93,6 +93,7 @@ func answers(state, name string) string {
 // database, meets its call; where the one that held it was killed meanwhile, it learns
 // that nobody knows, and nothing is run again.
 func TestHeldCallsOnTwoGateways(t *testing.T) {
+	t.Parallel()
 	s := &teller{}
 	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)

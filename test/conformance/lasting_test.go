@@ -15,6 +15,7 @@ import (
 // database has, too. Where the one that ran it was killed, nobody knows; and nobody else
 // has anything by its name. A client without tasks waits, and hears how it is going.
 func TestCallsThatTakeLong(t *testing.T) {
+	t.Parallel()
 	n := npm.Find(t).Open(t)
 	var g [2]*stage.Gateway
 	var c [2]raw

@@ -145,6 +145,7 @@ func plain(t *testing.T, result json.RawMessage) string {
 }
 
 func TestNpm(t *testing.T) {
+	t.Parallel()
 	n := npm.Find(t).Open(t)
 	g := stage.New(t)
 	dir := filepath.Join(stage.OpenDir(t), "files")
@@ -304,7 +305,7 @@ func useInspector(t *testing.T, n npm.Modules, g *stage.Gateway) {
 	g.In(t)
 	token := g.Token("")
 	inspect := func(args ...string) string {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*stage.Patience)
 		defer cancel()
 		args = append([]string{n.Path(".bin", "mcp-inspector"), "--cli", g.URL + "/mcp", "--transport", "http", "--header", "Authorization: Bearer " + token}, args...)
 		cmd := exec.CommandContext(ctx, n.Node, args...)

@@ -18,6 +18,7 @@ import (
 // and started again under it. A call in between is refused soon and in words, and
 // afterwards the server is there again by itself.
 func TestFO17SandboxHostIsStartedAgain(t *testing.T) {
+	t.Parallel()
 	g := stage.New(t)
 	dir := stage.OpenDir(t)
 	socket := filepath.Join(dir, "host.sock")
@@ -28,7 +29,7 @@ func TestFO17SandboxHostIsStartedAgain(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		g.Eventually(30*time.Second, "the sandbox host listens", func() error {
+		g.Eventually(stage.Patience, "the sandbox host listens", func() error {
 			c, err := net.Dial("unix", socket) // its file is there a moment before it listens
 			if err != nil {
 				return err
@@ -53,11 +54,11 @@ func TestFO17SandboxHostIsStartedAgain(t *testing.T) {
 	end(syscall.SIGKILL)
 	begun := time.Now()
 	r := call()
-	if took := time.Since(begun); r.Code == 0 || took > 40*time.Second || !strings.Contains(r.Out+r.Err, "mock") {
+	if took := time.Since(begun); r.Code == 0 || took > stage.Patience || !strings.Contains(r.Out+r.Err, "mock") {
 		t.Errorf("while the host is away, after %v: %s", took, r)
 	}
 	end = start()
-	g.Eventually(60*time.Second, "the server is there again", func() error {
+	g.Eventually(stage.Patience, "the server is there again", func() error {
 		if r := call(); r.Code != before.Code || r.Out != before.Out {
 			return fmt.Errorf("%s", r)
 		}

@@ -56,6 +56,7 @@ func (c raw) script(t *testing.T, meta, code string, tools []string, more ...any
 
 // Programs in real sandboxes call the tools of a real gateway.
 func TestCodeMode(t *testing.T) {
+	t.Parallel()
 	g, l := ledgered(t, "approvals: {cooldown: 0s}\nprofiles: {few: {tools: [a__say, run_javascript], search: true, search_above: 0}}\n")
 	g.Write("policies/50-hidden.cedar", `@id("hidden") forbid (principal, action, resource == Tool::"a__spawn");`+"\n")
 	g.Must("", "policy", "reload")
@@ -474,6 +475,7 @@ func scriptWarm(t *testing.T, g *stage.Gateway, c raw) {
 // A gateway that is killed while a script runs, at each of its calls, and started
 // again: the script is run again under its key, and nothing is done twice.
 func TestCodeModeKilled(t *testing.T) {
+	t.Parallel()
 	points := []int{1, 4}
 	if os.Getenv("SALLYPORT_SOAK") != "" {
 		points = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
@@ -503,7 +505,7 @@ func TestCodeModeKilled(t *testing.T) {
 		g.Start("a")
 		g.Login()
 		settled := false
-		g.Eventually(time.Minute, "the script comes to its end", func() error {
+		g.Eventually(stage.Patience, "the script comes to its end", func() error {
 			a, s := c.script(t, keyed(tag), five(tag, 300), []string{"a__*"})
 			switch {
 			case !a.IsError && s.ExitCode == 0:
@@ -564,6 +566,7 @@ func settle(t *testing.T, g *stage.Gateway, l *stage.Ledger, tag string) {
 // npm's memory and filesystem servers: what a script does is in their files, outside
 // of the gateway.
 func TestCodeModeNpm(t *testing.T) {
+	t.Parallel()
 	n := npm.Find(t).Open(t)
 	dir := stage.OpenDir(t)
 	if err := os.Chmod(dir, 0o777); err != nil {

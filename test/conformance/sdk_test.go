@@ -44,7 +44,7 @@ func connect(t *testing.T, transport mcp.Transport, version string) (*mcp.Client
 			h.updated = append(h.updated, r.Params.URI)
 		},
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*stage.Patience)
 	t.Cleanup(cancel)
 	s, err := c.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
@@ -56,6 +56,7 @@ func connect(t *testing.T, transport mcp.Transport, version string) (*mcp.Client
 
 // The reference SDK's client, over HTTP and over the stdio bridge, in both eras.
 func TestGoSDK(t *testing.T) {
+	t.Parallel()
 	g, _ := ledgered(t, "")
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		t.Run("HTTP/"+version, func(t *testing.T) {
@@ -106,7 +107,7 @@ func useSDK(t *testing.T, transport mcp.Transport, version string) {
 	if res, err := s.CallTool(t.Context(), p); err != nil || text(res) != "waited" {
 		t.Errorf("wait: %q, %v", text(res), err)
 	}
-	until := time.Now().Add(10 * time.Second) // the SDK tells of it when it has time
+	until := time.Now().Add(stage.Patience) // the SDK tells of it when it has time
 	for {
 		h.mu.Lock()
 		n := len(h.progress)

@@ -63,6 +63,7 @@ func (g gateway) sandboxes() map[string]int {
 }
 
 func TestReferenceServersInGVisor(t *testing.T) {
+	t.Parallel()
 	made, registry := serviced(t, "")
 	g := gateway{made, t}
 	readable, writable := stage.OpenDir(t), stage.OpenDir(t)
@@ -137,6 +138,7 @@ func spoilPackage(t *testing.T, g gateway, name string) {
 // Whatever calls come, a server is one sandbox, in which so many run at once;
 // the rest waits in a line with a bound. It goes when nobody calls.
 func TestFO19OneSandboxForAllCalls(t *testing.T) {
+	t.Parallel()
 	made, _ := serviced(t, "servers: {everything: {command: npx, args: [-y, '@modelcontextprotocol/server-everything'], calls: 4, queue: 8, idle: 4s}}\n")
 	g := gateway{made, t}
 	for _, tool := range []string{"echo", "trigger-long-running-operation"} {
@@ -232,6 +234,7 @@ rl.on('line', l => {
 // No server but one without isolation reads the data folder, and one in a
 // sandbox reaches what its list says and nothing else.
 func TestServersSeeAndReachWhatTheyMay(t *testing.T) {
+	t.Parallel()
 	n := npm.Find(t).Open(t)
 	dir := stage.OpenDir(t)
 	if err := os.WriteFile(filepath.Join(dir, "spy.js"), []byte(spy), 0o644); err != nil {
@@ -323,7 +326,7 @@ func listener(t *testing.T, word string) (port string) {
 			}
 			go func() {
 				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+				_ = c.SetDeadline(time.Now().Add(stage.Patience))
 				b := make([]byte, 4096)
 				if n, _ := c.Read(b); n > 0 {
 					fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(word), word)

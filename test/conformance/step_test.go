@@ -13,6 +13,7 @@ import (
 // for any ticket, neither carries the step out nor spoils its approval, before
 // and after a human decides.
 func TestTO38_AskingForAStepDoesNotSpoilIt(t *testing.T) {
+	t.Parallel()
 	g, l := ledgered(t, "approvals: {cooldown: 0s}\n")
 	c := newRaw(t, g)
 	g.Login()

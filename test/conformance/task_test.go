@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/test/stage"
 )
 
@@ -79,6 +80,10 @@ func taskOfApproval(t *testing.T, g *stage.Gateway, c raw, ledger *stage.Ledger)
 		if a.Status != "completed" || a.Result == nil || a.Result.IsError || a.Result.Content[0].Text != "paid "+args {
 			t.Errorf("after the decision: %+v", a)
 		}
+		const week = 7 * 24 * time.Hour // idempotency.retention, from its end on
+		if kept := time.Duration(deref(a.TTLMs)) * time.Millisecond; kept < week || kept > week+time.Hour || !a.CreatedAt.Add(kept).Equal(a.LastUpdatedAt.Add(week).Truncate(time.Millisecond)) {
+			t.Errorf("it is kept for %v, from %v to %v", kept, a.CreatedAt, a.LastUpdatedAt)
+		}
 	}
 	if n := ledger.Count(args); n != 1 {
 		t.Errorf("executed %d times", n)
@@ -103,6 +108,37 @@ func taskOfApproval(t *testing.T, g *stage.Gateway, c raw, ledger *stage.Ledger)
 	}
 	if a := get(c, gone.TaskID).Result; a.Status != "completed" || !a.Result.IsError || ledger.Count(`{"to":"task-gone"}`)+ledger.Count(`{"to":"task-no"}`) != 0 {
 		t.Errorf("cancelled: %+v", a)
+	}
+}
+
+func deref(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// taskThatRuns: once the call that was approved runs, cancelling its task ends it.
+func taskThatRuns(t *testing.T, g *stage.Gateway, c raw, ledger *stage.Ledger) {
+	args := `{"n":600000,"to":"task-runs"}`
+	id := c.ask(t, takesTasks, "tools/call", "a__transfer", `"name":"a__transfer","arguments":`+args).Result.TaskID
+	ticket, _, _ := strings.Cut(id, ".")
+	g.Must("", "approvals", "approve", ticket)
+	get := func() taskAnswer { return c.ask(t, takesTasks, "tasks/get", id, `"taskId":`+str(id)) }
+	answered := make(chan bool)
+	go func() {
+		get() // runs it
+		close(answered)
+	}()
+	await.That(t, "it runs", func() bool { return ledger.Count(args) == 1 })
+	if a := c.ask(t, takesTasks, "tasks/cancel", id, `"taskId":`+str(id)); a.Error != nil || a.Result.ResultType != "complete" {
+		t.Errorf("cancel: %+v", a)
+	}
+	await.That(t, "its server is told", func() bool { return ledger.Count("cancelled a "+args) == 1 })
+	<-answered
+	await.That(t, "it ends", func() bool { return get().Result.Status != "working" })
+	if a := get().Result; a.Status != "completed" || a.Result == nil || !a.Result.IsError || !strings.Contains(fmt.Sprint(a.Result.Content), "outcome_unknown") {
+		t.Errorf("it may have acted: %+v", a)
 	}
 }
 

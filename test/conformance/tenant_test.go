@@ -42,6 +42,7 @@ func (s *counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // FO-42: two gateways over one database hold one bound together, as configured:
 // calls in flight at the server, and calls a second.
 func TestFO42TwoGateways(t *testing.T) {
+	t.Parallel()
 	srv := &counter{}
 	h := httptest.NewServer(srv)
 	t.Cleanup(h.Close)

@@ -24,6 +24,7 @@ func obeyed(out string) string {
 }
 
 func TestTO05_NothingSteersATerminal(t *testing.T) {
+	t.Parallel()
 	g, l, self := stage.New(t), stage.NewLedger(t), stage.Self(t)
 	evil := "ACTOR_TOOLS=[" + strings.Join([]string{
 		`{"name":"plain","description":` + str("d"+steering) + `,"title":` + str(steering) + `,"inputSchema":{"type":"object","description":` + str(steering) + `}}`,

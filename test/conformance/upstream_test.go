@@ -79,6 +79,7 @@ var bent = "ACTOR_TOOLS=[" + strings.Join([]string{
 }, ",") + "]"
 
 func TestUpstreams(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, c := range []struct {
 		name string
@@ -247,25 +248,21 @@ func gone(pid string) bool {
 
 func childThatDoesNotEnd(t *testing.T, w *world) {
 	added := w.add(t, "stubborn", "ACTOR_STUBBORN=1")
-	began := time.Now()
 	child := w.must(t, "stubborn__spawn", `{}`, "").Text
 	var who struct{ PID int }
 	if a := w.must(t, "stubborn__who", `{}`, ""); json.Unmarshal([]byte(a.Text), &who) != nil {
 		t.Fatalf("%s after %s", a, added)
 	}
 	pid := strconv.Itoa(who.PID)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("the results took %s", took)
-	}
 	if gone(pid) || gone(child) {
 		t.Fatalf("processes %s and %s are not there: this shows nothing", pid, child)
 	}
-	began = time.Now()
+	began := time.Now()
 	w.Must("", "servers", "remove", "stubborn")
-	if took := time.Since(began); took > 8*time.Second {
+	if took := time.Since(began); took > stage.Patience { // it and its child would stay for an hour
 		t.Errorf("removing it took %s", took)
 	}
-	w.Eventually(3*time.Second, "its processes are gone", func() error {
+	w.Eventually(stage.Patience, "its processes are gone", func() error {
 		if gone(pid) && gone(child) {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 // TO-22: a file that changes behind an approved path makes the approval void;
 // what is approved and unchanged runs.
 func TestTO22_ChangedFileBehindAnApprovedPath(t *testing.T) {
+	t.Parallel()
 	g, l := stage.New(t), stage.NewLedger(t)
 	g.Write("sallyport.yaml", g.Config(roomy+stage.Servers(map[string]stage.Server{"a": stage.Actor(stage.Self(t), "a", l.Env())})))
 	g.Manifests("a")
