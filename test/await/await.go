@@ -19,3 +19,11 @@ func That(t testing.TB, what string, ok func() bool) {
 		}
 	}
 }
+
+// Longer calls try with a time for something to happen in, until try says that it
+// was enough: a short one where the machine is quiet, and in the end one that is far
+// beyond what a loaded machine takes. The last try is to be judged.
+func Longer(first time.Duration, try func(time.Duration) (enough bool)) {
+	for d := first; !try(d) && d < Patience; d *= 4 {
+	}
+}

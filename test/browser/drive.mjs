@@ -3,8 +3,10 @@
 import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 
-const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"] });
+const patience = 120_000; // milliseconds, for a busy machine
+const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"], timeout: patience });
 const page = await (await browser.newContext({ viewport: { width: 1000, height: 1100 } })).newPage();
+page.setDefaultTimeout(patience);
 const requests = [], complaints = [];
 page.on("request", (r) => requests.push(r.url()));
 page.on("console", (m) => { if (m.type() === "error" || m.type() === "warning") complaints.push(m.text()); });

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"sallyport.dev/sallyport/test/stage"
 )
@@ -172,13 +171,11 @@ func (v *victim) busy(t *testing.T) []proc {
 		if err := json.Unmarshal([]byte(v.Must("", "sandbox", "ps", "--json").Out), &out); err != nil {
 			return err
 		}
-		if all = family(t, v.PID()); len(out.Sandboxes) == 0 {
-			return errors.New("none")
+		if all = family(t, v.PID()); len(out.Sandboxes) == 0 || len(all) < 5 { // the program in it has started
+			return fmt.Errorf("%d sandboxes, %+v", len(out.Sandboxes), all)
 		}
 		return nil
 	})
-	time.Sleep(300 * time.Millisecond) // the program in it starts
-	all = family(t, v.PID())
 	p, ok := readProc(child)
 	if !ok {
 		t.Fatalf("the server's child %d is not there", child)
@@ -198,6 +195,7 @@ func kill(t *testing.T, p proc) {
 
 // Approved, killed, restarted: it runs once, and nobody of before is left.
 func TestApprovedThenKilled(t *testing.T) {
+	t.Parallel()
 	v := newVictim(t)
 	for _, who := range []string{"both", "gateway", "sandboxd"} {
 		t.Run(who, func(t *testing.T) {
@@ -263,6 +261,7 @@ func (v *victim) unknown(t *testing.T) (keys []string) {
 // Killed while calls execute: their outcome is unknown, nothing is tried again,
 // and an operator settles it.
 func TestKilledWhileExecuting(t *testing.T) {
+	t.Parallel()
 	v := newVictim(t)
 	calls := []string{`{"n":1}`, `{"n":2}`}
 	for i, args := range calls {

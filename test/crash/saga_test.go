@@ -285,6 +285,7 @@ func (v *trio) acted(sql string) int { return v.ledger.Count(sql) - v.idle[sql] 
 
 // Three real upstreams; the third step fails; the first two are undone.
 func TestSagaOfThreeUpstreams(t *testing.T) {
+	t.Parallel()
 	v := newTrio(t)
 	missing := v.fileStep(1)
 	missing.Args["source"] = filepath.Join(v.files, "missing")
@@ -322,6 +323,7 @@ func TestSagaOfThreeUpstreams(t *testing.T) {
 // The same, with the gateway killed as soon as its record has grown by k entries,
 // for each k: whatever was done is undone, each effect once.
 func TestSagaKilledBetweenWrites(t *testing.T) {
+	t.Parallel()
 	v := newTrio(t)
 	db := filepath.Join(v.Data, "sallyport.db")
 	size := func() int { return ask(t, db, "SELECT sum(size) FROM audit_logs") }

@@ -200,6 +200,7 @@ func textOf(t *testing.T, c *sdk.ClientSession, tool string) string {
 // FO-34: a tool that asks its user, its model and for its folders in the middle of a
 // call gets answers, from clients and for servers of either era.
 func TestFO34_AskingInAllPairs(t *testing.T) {
+	t.Parallel()
 	every(t, func(t *testing.T, version string, modern bool) {
 		s := newInquirer(t, "s", modern)
 		w := newWorld(t, setup{servers: []upstream.Config{s.config}}).whole()
@@ -258,6 +259,7 @@ func (w *world) asks(n int) {
 // FO-34: a client that cannot be asked never hangs: its server gets a proper error, or
 // is told beforehand.
 func TestFO34_AClientThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
 	every(t, func(t *testing.T, version string, modern bool) {
 		s := newInquirer(t, "s", modern)
 		w := newWorld(t, setup{servers: []upstream.Config{s.config}}).whole()
@@ -277,9 +279,14 @@ func TestFO34_AClientThatCannotBeAsked(t *testing.T) {
 // FO-34: a question that nobody answers ends by its own limit; the server is told, and
 // the call ends.
 func TestFO34_NobodyAnswers(t *testing.T) {
+	t.Parallel()
 	every(t, func(t *testing.T, version string, modern bool) {
 		s := newInquirer(t, "s", modern)
-		w := newWorld(t, setup{servers: []upstream.Config{s.config}, limits: gateway.CallLimits{Answer: 300 * time.Millisecond}, held: held.Options{Wait: 100 * time.Millisecond}}).whole()
+		limits := setup{servers: []upstream.Config{s.config}, held: held.Options{Wait: 100 * time.Millisecond}}
+		if version < "2026" { // its client stays
+			limits = setup{servers: []upstream.Config{s.config}, limits: gateway.CallLimits{Answer: 300 * time.Millisecond}}
+		}
+		w := newWorld(t, limits).whole()
 		released := make(chan struct{})
 		defer close(released)
 		p := &person{say: func(*sdk.ElicitParams) (*sdk.ElicitResult, error) {
@@ -322,6 +329,7 @@ func (w *world) ended(tool, by string) bool {
 // A call that its client cancels while the question is open ends, and a server that
 // waits for the answer is told.
 func TestCancelledWhileTheQuestionIsOpen(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{true, false} {
 		s := newInquirer(t, "s", modern)
 		w := newWorld(t, setup{servers: []upstream.Config{s.config}}).whole()
@@ -350,6 +358,7 @@ func TestCancelledWhileTheQuestionIsOpen(t *testing.T) {
 
 // A client that speaks stdio to the bridge is asked, too, in either era.
 func TestFO34_OverStdio(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		s := newInquirer(t, "s", false)
 		w := newWorld(t, setup{servers: []upstream.Config{s.config}}).whole()

@@ -92,6 +92,7 @@ func (p *patient) wait(ctx context.Context, m wire.Message) {
 // its server in the way of the server's era, under the server's id; one beside it with
 // an id that reads the same goes on, and ids that are nobody's are ignored.
 func TestFO33_CancelledInAllPairs(t *testing.T) {
+	t.Parallel()
 	every(t, func(t *testing.T, version string, modern bool) {
 		p := &patient{modern: modern, started: make(chan string, 9), release: make(chan struct{}), names: map[string]string{}}
 		h := httptest.NewServer(p)

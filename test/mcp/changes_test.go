@@ -46,6 +46,7 @@ const twoServers = `
 // FO-04: what a server adds is there within moments, told to those whose list it
 // changes and to nobody else, and a burst is told once.
 func TestFO04ChangesAreTold(t *testing.T) {
+	t.Parallel()
 	every(t, func(t *testing.T, version string, modern bool) {
 		a, b := newShop(t, "a", modern), newShop(t, "b", modern)
 		w := newWorld(t, setup{policies: twoServers, servers: []upstream.Config{a.config, b.config}}).whole()
@@ -86,6 +87,7 @@ func TestFO04ChangesAreTold(t *testing.T) {
 
 // A policy that changes changes lists, too.
 func TestPolicyChangesAreTold(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		a := newShop(t, "a", true)
 		w := newWorld(t, setup{policies: twoServers, servers: []upstream.Config{a.config}}).whole()
@@ -104,6 +106,7 @@ func TestPolicyChangesAreTold(t *testing.T) {
 // FO-07, TO-07: updates carry the exposed address, and go to those who follow it
 // and may read it.
 func TestFO07UpdatesOfFollowedResources(t *testing.T) {
+	t.Parallel()
 	every(t, func(t *testing.T, version string, modern bool) {
 		a, b := newShop(t, "a", modern), newShop(t, "b", modern)
 		w := newWorld(t, setup{policies: twoServers, servers: []upstream.Config{a.config, b.config}}).whole()
@@ -143,11 +146,10 @@ func TestFO07UpdatesOfFollowedResources(t *testing.T) {
 		if err := ann.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: "sallyport:a/file:///readme"}); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(100 * time.Millisecond)
-		n := len(heard.updates())
+		heardOf := func() int { return len(heard.updates()) }
+		n := w.settled(heardOf)
 		update(a)
-		time.Sleep(200 * time.Millisecond)
-		if len(heard.updates()) != n {
+		if w.settled(heardOf) != n {
 			t.Error("ann is still told")
 		}
 	})
@@ -155,6 +157,7 @@ func TestFO07UpdatesOfFollowedResources(t *testing.T) {
 
 // TO-09: who may not read a resource any more is not told of it either.
 func TestTO09UpdatesEndWithThePolicy(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		a := newShop(t, "a", true)
 		w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{a.config}}).whole()
@@ -169,11 +172,10 @@ func TestTO09UpdatesEndWithThePolicy(t *testing.T) {
 			return len(heard.updates()) > 0
 		})
 		w.flip(false)
-		time.Sleep(50 * time.Millisecond)
-		n := len(heard.updates())
+		heardOf := func() int { return len(heard.updates()) }
+		n := w.settled(heardOf)
 		w.hub.Updated("a", "file:///readme")
-		time.Sleep(200 * time.Millisecond)
-		if got := len(heard.updates()); got != n {
+		if got := w.settled(heardOf); got != n {
 			t.Errorf("%s: told %d times more", version, got-n)
 		}
 	}

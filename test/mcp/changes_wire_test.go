@@ -106,6 +106,7 @@ func (s *changing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestChangesWire: what crosses both wires, in each pairing of eras, when a client asks to
 // hear of tools and of a resource, and both change. (testdata/changes)
 func TestChangesWire(t *testing.T) {
+	t.Parallel()
 	const one, two = `{"name":"one","inputSchema":{"type":"object"}}`, `{"name":"two","inputSchema":{"type":"object"}}`
 	for _, client := range []string{"modern", "legacy"} {
 		for _, up := range []string{"modern", "legacy"} {

@@ -42,10 +42,11 @@ func (w *world) raw(message string) (int, string) {
 // TO-26, afresh: of whatever is sent, either nothing reaches the server, or it has
 // the bytes that are on record, of which there is one reading.
 func TestTO26WhatIsJudgedIsWhatIsSent(t *testing.T) {
+	t.Parallel()
 	srv := &witness{}
 	h := httptest.NewServer(srv)
 	t.Cleanup(h.Close)
-	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{{Name: "w", URL: h.URL}}, door: func(o *mcpserver.Options) { o.BodyTimeout = time.Second }}).whole()
+	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{{Name: "w", URL: h.URL}}, door: func(o *mcpserver.Options) { o.BodyTimeout = 3 * time.Second }}).whole()
 	host := strings.TrimPrefix(w.url, "http://")
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 	send := func(headers, body string) (int, string) {
@@ -130,6 +131,7 @@ func TestTO26WhatIsJudgedIsWhatIsSent(t *testing.T) {
 // TO-15, afresh: whatever a caller names, the gateway itself opens no file and no
 // connection for it.
 func TestTO15GatewayFetchesNothing(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	canary, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

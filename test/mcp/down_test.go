@@ -18,6 +18,7 @@ import (
 // others' work, calls of its own say why they do not, and when it is back nothing
 // is left of it.
 func TestFO08ServerThatIsDownStaysListed(t *testing.T) {
+	t.Parallel()
 	a := newShop(t, "a", true)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

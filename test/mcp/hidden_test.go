@@ -21,6 +21,7 @@ const guarded = `
 // TO-07, FO-07: what a list hides can neither be read nor completed, in any
 // spelling, and looks as if it were not there.
 func TestTO07HiddenIsUnknown(t *testing.T) {
+	t.Parallel()
 	every(t, func(t *testing.T, version string, modern bool) {
 		a, b := newShop(t, "a", modern), newShop(t, "b", modern)
 		w := newWorld(t, setup{policies: guarded, servers: []upstream.Config{a.config, b.config}}).whole()
@@ -69,6 +70,7 @@ func TestTO07HiddenIsUnknown(t *testing.T) {
 
 // A secret does not leave in the arguments of a prompt, or in an address.
 func TestSecretsDoNotLeaveInReadings(t *testing.T) {
+	t.Parallel()
 	a := newShop(t, "a", true)
 	w := newWorld(t, setup{servers: []upstream.Config{a.config}}).whole()
 	c := w.client("ann", "", "2026-07-28", nil)

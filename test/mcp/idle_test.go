@@ -100,6 +100,7 @@ func between(a, b net.Conn, cuts *atomic.Int64) {
 type slow struct {
 	runs, resumed atomic.Int64
 	alive         bool // it says that it lives, by comments
+	endless       bool // it takes as long as somebody waits, for calls that are to be cut
 	resumes       bool // what it says can be read later
 	modern        bool
 }
@@ -143,7 +144,11 @@ func (s *slow) call(w http.ResponseWriter, ctx context.Context, id string) {
 		_, _ = fmt.Fprintf(w, "id: call-%s\nretry: 50\ndata:\n\n", id)
 		w.(http.Flusher).Flush()
 	}
-	for end := time.Now().Add(slowCall); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(sign) {
+	lasts := slowCall
+	if s.endless {
+		lasts = patience
+	}
+	for end := time.Now().Add(lasts); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(sign) {
 		if s.alive {
 			_, _ = w.Write(wire.AppendComment(nil, "alive"))
 			w.(http.Flusher).Flush()
@@ -199,8 +204,8 @@ func TestFO14IdleCutsOnBothSides(t *testing.T) {
 	}{
 		"a server that says that it lives": {&slow{alive: true}, `"text":"done"`, false},
 		"the same, modern":                 {&slow{alive: true, modern: true}, `"text":"done"`, false},
-		"a stream that can be resumed":     {&slow{resumes: true}, `"text":"resumed"`, true},
-		"one that cannot":                  {&slow{modern: true}, `"code":"upstream_error"`, true},
+		"a stream that can be resumed":     {&slow{resumes: true, endless: true}, `"text":"resumed"`, true},
+		"one that cannot":                  {&slow{modern: true, endless: true}, `"code":"upstream_error"`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -225,7 +230,7 @@ func often(o *mcpserver.Options) { o.KeepAlive, o.StreamAfter = sign, sign }
 // The control: without signs of life the balancer in front cuts the call.
 func TestFO14WithoutSignsOfLife(t *testing.T) {
 	t.Parallel()
-	c, _ := (&slow{alive: true}).behind(t)
+	c, _ := (&slow{alive: true, endless: true}).behind(t)
 	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{c}, door: func(o *mcpserver.Options) { o.KeepAlive, o.StreamAfter = time.Hour, time.Hour }}).whole()
 	front, cut := balancer(t, strings.TrimPrefix(w.url, "http://"))
 	if got := callSlow(t, via(front), w.url, "slow__wait"); strings.Contains(got, "done") || cut.Load() == 0 {
@@ -275,7 +280,7 @@ func TestFO14StandingStreamOutlivesTheCut(t *testing.T) {
 // Signs of life prolong nothing: the call's own deadline stands.
 func TestFO14SignsOfLifeKeepNoDeadlineOff(t *testing.T) {
 	t.Parallel()
-	srv := &slow{alive: true}
+	srv := &slow{alive: true, endless: true}
 	c, _ := srv.behind(t)
 	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{c}, door: often})
 	w.gateway.Limits.Timeout = slowCall / 3

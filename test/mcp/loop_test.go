@@ -33,6 +33,7 @@ func (w *world) statusOf(name string) upstream.Status {
 // FO-18: a chain of gateways works; a cycle of them is found by whoever would close
 // it, and takes nothing else along.
 func TestFO18LoopsAreFound(t *testing.T) {
+	t.Parallel()
 	shop := newShop(t, "shop", true)
 	inner := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{shop.config}}).whole()
 	outer := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{inner.as("inner")}}).whole()
@@ -61,6 +62,7 @@ func TestFO18LoopsAreFound(t *testing.T) {
 // FO-18: a cycle through something that says nothing of who is behind it is found by
 // what it shows: the list does not grow, and no call goes around.
 func TestFO18LoopThroughAnother(t *testing.T) {
+	t.Parallel()
 	shop := newShop(t, "shop", true)
 	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{shop.config}}).whole()
 	c := w.as("back")

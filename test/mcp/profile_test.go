@@ -65,6 +65,7 @@ func (w *world) last() sallyport.Record {
 // arguments that it gives itself; policies, the server and the record see the whole
 // call, under the tool's own name.
 func TestProfilesShapeTools(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, version string, modern bool) {
 		p := newPost(t, modern)
 		rules := `permit (principal, action, resource);
@@ -121,6 +122,7 @@ func TestProfilesShapeTools(t *testing.T) {
 // Property: whatever a profile calls a tool, and whatever it says of it, policies
 // decide the same, and the server and the record see the same call.
 func TestVerdictsNeverDependOnTheAlias(t *testing.T) {
+	t.Parallel()
 	p := newPost(t, true, "refund", "purge", "list")
 	rules := `permit (principal, action, resource) unless { resource.name == "mail__purge" };
 		forbid (principal, action == Action::"call", resource == Tool::"mail__refund") when { context.args has urgent && context.args.urgent };
@@ -169,6 +171,7 @@ func TestVerdictsNeverDependOnTheAlias(t *testing.T) {
 
 // Only those hear of a change whose own view of the list is another one now.
 func TestOnlyChangedViewsAreTold(t *testing.T) {
+	t.Parallel()
 	p := newPost(t, true)
 	profiles := map[string]profile.Profile{"desk": {Names: []string{"mail__send", "mail__link"}}, "folded": {Names: []string{"mail__*"}, Search: true}}
 	w := newWorld(t, setup{servers: []upstream.Config{p.config}, tools: search.Tools(), profiles: profiles}).whole()

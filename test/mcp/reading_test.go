@@ -35,6 +35,7 @@ func rpcCode(err error) int64 {
 // Resources, templates, prompts and completions of two servers, read through the
 // path, by a client and from servers of either era.
 func TestReadingInAllPairs(t *testing.T) {
+	t.Parallel()
 	every(t, func(t *testing.T, version string, modern bool) {
 		a, b := newShop(t, "a", modern), newShop(t, "b", modern)
 		w := newWorld(t, setup{servers: []upstream.Config{a.config, b.config}}).whole()
@@ -157,6 +158,7 @@ func completes(t *testing.T, c *sdk.ClientSession) {
 
 // A profile with bare names is as its one server is.
 func TestBareProfile(t *testing.T) {
+	t.Parallel()
 	every(t, func(t *testing.T, version string, modern bool) {
 		a, b := newShop(t, "a", modern), newShop(t, "b", modern)
 		w := newWorld(t, setup{servers: []upstream.Config{a.config, b.config}, bare: "b"}).whole()
@@ -193,6 +195,7 @@ func TestBareProfile(t *testing.T) {
 
 // A resource that is larger than a result may be is cut, and says so.
 func TestLargeResourceIsCut(t *testing.T) {
+	t.Parallel()
 	a := newShop(t, "a", true)
 	w := newWorld(t, setup{servers: []upstream.Config{a.config}}).whole()
 	part, err := read(t, w.client("ann", "", "2026-07-28", nil), "sallyport:a/db://large")

@@ -50,6 +50,7 @@ func find(t *testing.T, c *sdk.ClientSession, query string) (names string, res *
 // Where there are more tools than the profile lists, they are found by searching:
 // those only that the caller may see.
 func TestSearchStandsForLongLists(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, version string, modern bool) {
 		_, _, client := searching(t, version, modern)
 		for where, want := range map[string]string{
@@ -83,6 +84,7 @@ func TestSearchStandsForLongLists(t *testing.T) {
 // A call of call_tool is a call of the tool: for policies, the server and the
 // record, and what is not theirs is not there.
 func TestTO07CallToolIsTheToolItself(t *testing.T) {
+	t.Parallel()
 	both(t, func(t *testing.T, version string, modern bool) {
 		w, p, client := searching(t, version, modern)
 		call := func(where string, args map[string]any) (string, error) {

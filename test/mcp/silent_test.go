@@ -13,6 +13,7 @@ import (
 // FO-08: a server that cannot be reached takes nothing from the others, and is
 // not passed over in silence.
 func TestSilentServers(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // it accepts, and never answers
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ const permitFour = `@id("some") permit (principal in Role::"agent", action, reso
 // not on how many addresses it has; a flood of those who have no credential is
 // stopped for them, and for nobody else.
 func TestFO41LimitsAreOfThePrincipal(t *testing.T) {
+	t.Parallel()
 	a := newShop(t, "a", true)
 	w := newWorld(t, setup{policies: permitFour, servers: []upstream.Config{a.config}, door: func(o *mcpserver.Options) {
 		o.Strangers = gcra.PerSecond(1, 20)

@@ -117,6 +117,7 @@ func (w *world) flip(on bool) {
 // FO-14, FO-15: the stream of a session speaks at once and goes on speaking; a
 // client that lost it comes back for the rest, and gets nothing twice.
 func TestFO15StreamOfASession(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"2025-11-25", "2025-03-26"} {
 		a := newShop(t, "a", true)
 		w := newWorld(t, setup{policies: permitNothing, servers: []upstream.Config{a.config}, door: fast}).whole()
@@ -170,6 +171,7 @@ func TestFO15StreamOfASession(t *testing.T) {
 
 // TO-08: a session's stream is its owner's, and an id of an event opens nothing.
 func TestTO08StreamsOfOthers(t *testing.T) {
+	t.Parallel()
 	a := newShop(t, "a", true)
 	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{a.config}, door: fast}).whole()
 	s := w.session("ann", "2025-11-25")
@@ -197,6 +199,7 @@ func TestTO08StreamsOfOthers(t *testing.T) {
 // TO-09: a stream does not outlive the right to it; FO-38: a new token of the same
 // agent goes on where the old one's ended.
 func TestTO09StreamEndsWithTheToken(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		door func(*mcpserver.Options)
 		flip bool // there would be something to tell
@@ -233,6 +236,7 @@ func (w *world) listen(token, id, filter string) *http.Response {
 // A modern stream says first what it will tell, tells that and nothing else, each
 // with the id of its request, and ends with a result.
 func TestListen(t *testing.T) {
+	t.Parallel()
 	a := newShop(t, "a", false)
 	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{a.config}, door: fast}).whole()
 	data := func(r reader) string { seen := r.until("data: {"); return seen[len(seen)-1] }
@@ -264,6 +268,7 @@ func TestListen(t *testing.T) {
 
 // TO-14: one principal's streams are bounded, and take nobody else's place.
 func TestTO14StreamsAreBounded(t *testing.T) {
+	t.Parallel()
 	a := newShop(t, "a", true)
 	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{a.config}}).whole()
 	refused := 0
@@ -282,6 +287,7 @@ func TestTO14StreamsAreBounded(t *testing.T) {
 
 // FO-11: an answer comes where it was asked for, and nowhere else.
 func TestFO11AnswersAreNotOnTheStream(t *testing.T) {
+	t.Parallel()
 	a := newShop(t, "a", true)
 	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{a.config}, door: fast}).whole()
 	s := w.session("ann", "2025-11-25")
@@ -306,6 +312,7 @@ func TestFO11AnswersAreNotOnTheStream(t *testing.T) {
 
 // To listen costs what a list does, so it is admitted as one, in both eras.
 func TestListenerIsAdmitted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, setup{policies: permitAll, door: fast})
 	session := func(token string) string {
 		res := w.send(t.Context(), "POST", token, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)

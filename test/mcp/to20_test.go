@@ -122,6 +122,7 @@ func (s *shop) leaks(_ context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadRe
 
 // TO-20: a secret leaves on no surface. Each surface is seen to come through.
 func TestTO20SecretsOnForgottenSurfaces(t *testing.T) {
+	t.Parallel()
 	l := leaky(t)
 	w := newWorld(t, setup{policies: `permit (principal, action, resource);`, servers: []upstream.Config{l.config}}).whole()
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {

@@ -46,6 +46,7 @@ func (s *witness) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // FO-44: whatever a caller says of its trace, by one rule it is in one trace from
 // the caller to the server, which is told in one way and in the same words.
 func TestFO44TraceOfACall(t *testing.T) {
+	t.Parallel()
 	srv := &witness{}
 	h := httptest.NewServer(srv)
 	t.Cleanup(h.Close)
@@ -116,6 +117,7 @@ func TestFO44TraceOfACall(t *testing.T) {
 // What a caller's context carries is no way around the arguments: it goes nowhere where it
 // holds a secret, or is not what the specifications say; and of _meta, nothing else does.
 func TestWhatATraceMayCarry(t *testing.T) {
+	t.Parallel()
 	srv := &witness{}
 	h := httptest.NewServer(srv)
 	t.Cleanup(h.Close)

@@ -35,6 +35,7 @@ var update = flag.Bool("update", false, "write what crosses the wires into testd
 // "= upstream" what the upstream got. ${STATE}, ${ASK}, ${CALL} and ${ID} stand for
 // what differs from run to run.
 func TestBridgeWire(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/bridge/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no test data: %v", err)

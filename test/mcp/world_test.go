@@ -28,9 +28,10 @@ import (
 	"sallyport.dev/sallyport/mcpserver"
 	"sallyport.dev/sallyport/mcpserver/stream"
 	"sallyport.dev/sallyport/redact"
+	"sallyport.dev/sallyport/test/await"
 )
 
-const patience = 20 * time.Second
+const patience = await.Patience
 
 // A world is a gateway in this process. The bearer token is the agent's name.
 type world struct {
@@ -188,11 +189,22 @@ func (w *world) revoke(token string) {
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.t.Fatalf("not within %s: %s", patience, what)
+	await.That(w.t, what, ok)
+}
+
+// settled waits until a count has not changed for a while, by which what was on its
+// way has come. It looks often, so that others have had their turns as well.
+func (w *world) settled(count func() int) (n int) {
+	w.t.Helper()
+	n, same := count(), 0
+	w.eventually("no more comes", func() bool {
+		if now := count(); now != n {
+			n, same = now, 0
 		}
-	}
+		same++
+		return same > 60
+	})
+	return n
 }
 
 func (w *world) Append(e sallyport.Entry) error {

@@ -203,7 +203,8 @@ var tools = map[string]func(a *actor, m message, in in){
 		raw := string(m.Params.Arguments)
 		a.result(m, `{"content":[{"type":"text","text":`+quote(raw)+`}],"structuredContent":`+raw+`}`)
 	},
-	// pay and transfer have an effect: a line in the ledger.
+	// pay and transfer have an effect: a line in the ledger. They answer after N ms,
+	// and not before there is a file at Path.
 	"pay":      (*actor).pay,
 	"transfer": (*actor).pay,
 	// hang has an effect and never answers.
@@ -295,6 +296,12 @@ var tools = map[string]func(a *actor, m message, in in){
 func (a *actor) pay(m message, in in) {
 	tell(string(m.Params.Arguments))
 	time.Sleep(time.Duration(in.N) * time.Millisecond)
+	for in.Path != "" {
+		if _, err := os.Stat(in.Path); err == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	a.text(m, "paid "+string(m.Params.Arguments))
 }
 

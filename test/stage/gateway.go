@@ -147,7 +147,7 @@ func (g *Gateway) Start(servers ...string) {
 		_ = cmd.Wait() // the status is in ProcessState
 		close(end)
 	}(g.cmd, g.end)
-	g.Eventually(90*time.Second, "the gateway is ready", func() error {
+	g.Eventually(2*Patience, "the gateway is ready", func() error {
 		select {
 		case <-g.end:
 			g.t.Fatalf("serve ended: %v\n%s", g.cmd.ProcessState, g.Log())
@@ -166,7 +166,7 @@ func (g *Gateway) Start(servers ...string) {
 // WaitServer returns when a server is ready and its tools are listed.
 func (g *Gateway) WaitServer(name string) {
 	g.t.Helper()
-	g.Eventually(60*time.Second, "the server "+name+" is ready", func() error {
+	g.Eventually(3*time.Minute, "the server "+name+" is ready", func() error {
 		var out struct {
 			Servers []struct {
 				Name, State, Error, Stderr string
@@ -187,7 +187,7 @@ func (g *Gateway) WaitServer(name string) {
 }
 
 // Patience is how long a test waits for what should take a moment.
-const Patience = 30 * time.Second
+const Patience = 90 * time.Second
 
 // Eventually waits until ok returns nil.
 func (g *Gateway) Eventually(within time.Duration, what string, ok func() error) {
@@ -208,7 +208,7 @@ func (g *Gateway) Eventually(within time.Duration, what string, ok func() error)
 // Get asks the gateway's TCP port, without credentials. Status 0 means that
 // nobody answered.
 func (g *Gateway) Get(path string) (status int, body string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.URL+path, nil)
 	if err != nil {
@@ -251,8 +251,8 @@ func (g *Gateway) Stop() {
 	g.Signal(syscall.SIGTERM)
 	select {
 	case <-g.end:
-	case <-time.After(30 * time.Second):
-		g.t.Errorf("serve did not end within 30 s of SIGTERM")
+	case <-time.After(Patience):
+		g.t.Errorf("serve did not end within %v of SIGTERM", Patience)
 	}
 	g.Kill()
 }
@@ -279,7 +279,7 @@ func (s Said) String() string {
 // Run runs a command on the data folder.
 func (g *Gateway) Run(stdin string, args ...string) Said {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := g.Command(ctx, args...)
 	var out, errs bytes.Buffer

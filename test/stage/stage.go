@@ -29,12 +29,16 @@ const EnvBin = "SALLYPORT_BIN"
 
 // Main runs the tests of a package with the programs built, and ends the
 // process; or it plays a part that another test process gave to this one. A folder in $SALLYPORT_BIN is used as it is; otherwise they are built
-// into a temporary folder, which the environment names while the tests run.
-func Main(m *testing.M) {
+// into a temporary folder, which the environment names while the tests run. What is
+// in last is done at the end.
+func Main(m *testing.M, last ...func()) {
 	if role() {
 		return
 	}
 	code, err := run(m)
+	for _, do := range last {
+		do()
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "stage:", err)
 		code = 1
@@ -95,16 +99,19 @@ func OpenDir(t testing.TB) string {
 	return dir
 }
 
-// Self is a copy of the running test program that every user may run, as an
+// Self is the running test program at a place where every user may run it, as an
 // upstream server under a uid of its own must be.
 func Self(t testing.TB) string {
 	t.Helper()
-	in, err := os.Open("/proc/self/exe")
+	path := filepath.Join(OpenDir(t), "self")
+	if exe, err := os.Executable(); err == nil && os.Link(exe, path) == nil {
+		return path
+	}
+	in, err := os.Open("/proc/self/exe") // on another disk
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	path := filepath.Join(OpenDir(t), "self")
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		t.Fatal(err)
