@@ -27,7 +27,7 @@ type Subject struct {
 	Gone sallyport.Tool // its origin is not there
 
 	// Slack is how long the backend may take for what is to happen at once;
-	// 5 s if zero.
+	// 30 s if zero.
 	Slack time.Duration
 }
 
@@ -43,7 +43,7 @@ var Arguments = []string{
 // Run tests a backend.
 func Run(t *testing.T, s Subject) {
 	if s.Slack == 0 {
-		s.Slack = 5 * time.Second
+		s.Slack = 30 * time.Second
 	}
 	for _, c := range []struct {
 		name string
