@@ -21,6 +21,7 @@ import (
 	"sallyport.dev/sallyport/saga"
 	"sallyport.dev/sallyport/saga/plan"
 	"sallyport.dev/sallyport/store"
+	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/test/mortal"
 )
 
@@ -332,7 +333,7 @@ func (h *house) get(id string) sallyport.Saga {
 // until waits for the saga to be in a state.
 func (h *house) until(id string, states ...sallyport.SagaState) sallyport.Saga {
 	h.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(await.Patience)
 	for {
 		s := h.get(id)
 		if slices.Contains(states, s.State) {

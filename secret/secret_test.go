@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/audit"
+	"sallyport.dev/sallyport/audit/audittest"
 	"sallyport.dev/sallyport/secret"
 	"sallyport.dev/sallyport/store/sqlite"
 )
@@ -17,15 +17,7 @@ import (
 func newVault(t *testing.T) (*secret.Vault, *sqlite.Store, string) {
 	t.Helper()
 	dir := t.TempDir()
-	key, err := audit.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seal, err := audit.NewSealer(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := sqlite.Open(filepath.Join(dir, "db"), seal)
+	s, err := sqlite.Open(filepath.Join(dir, "db"), audittest.Sealer(t))
 	if err != nil {
 		t.Fatal(err)
 	}

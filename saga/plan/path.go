@@ -149,6 +149,6 @@ func (a Authorizer) join(q gateway.Question, v gateway.Verdict, what string, c s
 // tierOf is where a step would run, where all tiers can be had. It is chosen again
 // when the step runs.
 func tierOf(t sallyport.Tool, args json.RawMessage) string {
-	c, _ := choose.Of(t, args, t.Manifest.Limits, nil) // what is wrong is said when it runs
+	c, _ := choose.Of(t, args, nil) // what is wrong is said when it runs
 	return c.Tier
 }
