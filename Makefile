@@ -130,8 +130,17 @@ corpus: build postgres mariadb ## executes every line of the corpora; what the a
 mariadb:
 	@PATH=$$PATH:/usr/sbin tools/need mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core my_print_defaults=mariadb-client-core
 
-escape: build ## attacks from inside real sandboxes, each with its control
-	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_ESCAPE=1 go run ./test/run -- -tags $(TAGS) -p 1 -count 1 -timeout 30m ./test/escape/... ./tier/tiertest ./cage/... ./microvm ./isolate ./wasm ./gvisor/... ./sandboxd/...
+# What TIER leaves of them: each tier's own packages.
+ESCAPE_gvisor := ./gvisor/... ./sandboxd/...
+ESCAPE_microvm := ./microvm
+ESCAPE_isolate := ./isolate ./cage/...
+ESCAPE_wasm := ./wasm ./cage/...
+ESCAPE_ := $(ESCAPE_microvm) $(ESCAPE_gvisor) ./isolate ./wasm ./cage/...
+
+escape: build ## attacks from inside real sandboxes, each with its control; TIER=microvm: of that tier only
+	@[ "$(ESCAPE_$(TIER))" ] || { echo "TIER=$(TIER): there are gvisor, microvm, isolate and wasm"; exit 2; }
+	@tools/need ip=iproute2 node=nodejs
+	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_ESCAPE=1 SALLYPORT_TIER=$(TIER) go run ./test/run -- -tags $(TAGS) -p 2 -count 1 -timeout 60m ./test/escape ./tier/tiertest $(ESCAPE_$(TIER))
 
 # Needs QEMU and a kernel (60 MB of packages); where this machine has version 1 of
 # control groups, the tests of version 2 run in a machine of their own.

@@ -12,6 +12,7 @@ var imports = map[string]edges{
 	"wire":             {},
 	"wire/ask":         {"wire": "raw JSON"},
 	"limit/gcra":       {},
+	"limit/share":      {},
 	"redact/visible":   {},
 	"redact/lookalike": {},
 	"failpoint":        {}, // empty, but in a test's build
@@ -21,8 +22,8 @@ var imports = map[string]edges{
 	"httponce":         {},
 
 	// The path. It knows engines by its own interfaces only.
-	"gateway":           {"pause": "waits", "trace": "the span that a call is", "gateway/outbound": "secrets in arguments that leave", "gateway/repeat": "what is on record already", "gateway/talk": "what a running call says and asks", "gateway/lease": "how long a process may act", "tier/choose": "where code runs", "gateway/keys": "under which keys calls are remembered", "gateway/trust": "whose words a result is made of", "gateway/inner": "calls that stand for others", "gateway/refusal": "what callers are told", "gateway/witness": "what looks tell"},
-	"gateway/held":      {"httponce": "sends what must not be acted on twice"},
+	"gateway":           {"pause": "waits", "trace": "the span that a call is", "gateway/outbound": "secrets in arguments that leave", "gateway/repeat": "what is on record already", "gateway/talk": "what a running call says and asks", "gateway/lease": "how long a process may act", "tier/choose": "where code runs", "gateway/keys": "under which keys calls are remembered", "gateway/trust": "whose words a result is made of", "gateway/inner": "calls that stand for others", "gateway/refusal": "what callers are told", "gateway/ending": "who ended a call", "gateway/witness": "what looks tell"},
+	"gateway/held":      {"httponce": "sends what must not be acted on twice", "limit/share": "nobody takes all the room"},
 	"gateway/keys":      {},
 	"gateway/lease":     {},
 	"gateway/talk":      {"gateway/talk/form": "the forms that users fill in"},
@@ -31,6 +32,7 @@ var imports = map[string]edges{
 	"gateway/outbound":  {},
 	"gateway/repeat":    {},
 	"gateway/inner":     {},
+	"gateway/ending":    {},
 	"gateway/refusal":   {},
 	"gateway/witness":   {},
 
@@ -40,7 +42,7 @@ var imports = map[string]edges{
 		"gateway": "the tool that asks for an approved call's result", "wire": "speaks MCP in raw envelopes",
 		"mcpserver/cursor": "pages of lists", "mcpserver/reading": "the methods that read", "mcpserver/stream": "tells what changes",
 		"mcpserver/mirror": "arguments in headers", "mcpserver/batch": "several messages at once", "mcpserver/answer": "results", "mcpserver/reply": "the answers to calls", "mcpserver/hosts": "names and origins", "mcpserver/media": "what is sent and can be read", "mcpserver/meta": "what requests carry beside their parameters", "mcpserver/refusal": "why something was refused", "mcpserver/task": "calls that wait, as tasks", "mcpserver/bearer": "what tokens look like", "mcpserver/asking": "questions to clients with sessions", "wire/ask": "what clients can be asked",
-		"mcpserver/lacks": "what a list does not show", "mcpserver/proxied": "at which URL a request was sent", "mcpserver/strangers": "counts those without a credential", "limit/gcra": "how often they may come, and how often an alarm is raised", "trace": "which trace a call belongs to",
+		"mcpserver/lacks": "what a list does not show", "mcpserver/proxied": "at which URL a request was sent", "mcpserver/strangers": "counts those without a credential", "limit/gcra": "how often they may come, and how often an alarm is raised", "limit/share": "nobody takes all the room", "trace": "which trace a call belongs to",
 	},
 	"mcpserver/reply":     {"mcpserver/progress": "keeps it growing", "mcpserver/stream": "keeps what clients may come back for", "pause": "waits", "wire": "events and messages"},
 	"mcpserver/asking":    {"wire": "requests of the server", "wire/ask": "questions of each revision"},
@@ -55,7 +57,7 @@ var imports = map[string]edges{
 	"mcpserver/bearer":    {},
 	"mcpserver/task":      {"wire": "raw JSON"},
 	"mcpserver/mirror":    {"wire": "header values and raw arguments"},
-	"mcpserver/stream":    {"wire": "events and notifications"},
+	"mcpserver/stream":    {"wire": "events and notifications", "limit/share": "nobody takes all the room"},
 	"mcpserver/reading":   {"wire": "raw JSON of parameters and results", "wire/ask": "answers of clients"},
 	"adminapi":            {"gateway": "the shape of an explanation", "tier/choose": "where a tool's code would run"},
 	"mcpserver/lacks":     {"wire": "names of members"},
@@ -92,7 +94,7 @@ var imports = map[string]edges{
 	"cli/apidoc": {},
 	"cli/imports": {
 		"adminapi": "the shapes of the API that it calls", "cli": "what every command needs", "config": "which servers a gateway takes",
-		"config/foreign": "reads other programs' configurations",
+		"config/foreign": "reads other programs' configurations", "sandboxd/install/npx": "which commands cannot start in a sandbox",
 		"redact/visible": "nothing hidden reaches a terminal",
 	},
 	"cli/policies": {
@@ -139,13 +141,13 @@ var imports = map[string]edges{
 	},
 	"catalog/suspect": {"redact/lookalike": "names in disguise", "redact/visible": "hidden characters", "wire": "strict JSON of definitions"},
 	"catalog/change":  {"redact/visible": "nothing hidden is in a difference"},
-	"risk":            {"risk/finding": "what the judges report", "risk/pgsql": "PostgreSQL", "risk/litesql": "SQLite", "risk/mysql": "MySQL and MariaDB", "risk/shell": "shell commands", "risk/paths": "file paths", "risk/web": "HTTP requests and addresses", "risk/cloud": "clouds and clusters", "risk/money": "transfers", "risk/message": "messages", "backend/openapi/request": "the request that a call of an HTTP API becomes"},
+	"risk":            {"pause": "how long a verdict may take", "risk/finding": "what the judges report", "risk/pgsql": "PostgreSQL", "risk/litesql": "SQLite", "risk/mysql": "MySQL and MariaDB", "risk/shell": "shell commands", "risk/paths": "file paths", "risk/web": "HTTP requests and addresses", "risk/cloud": "clouds and clusters", "risk/money": "transfers", "risk/message": "messages", "backend/openapi/request": "the request that a call of an HTTP API becomes"},
 	"risk/finding":    {},
 	"risk/cloud":      {"risk/finding": "what it reports"},
 	"risk/money":      {"risk/finding": "what it reports"},
 	"risk/message":    {"risk/finding": "what it reports", "risk/web": "names of hosts that look like others"},
 	"risk/narrow":     {},
-	"risk/pgsql":      {"risk/finding": "what it reports", "risk/narrow": "which conditions leave rows out"},
+	"risk/pgsql":      {"pause": "how long a parse may take", "risk/finding": "what it reports", "risk/narrow": "which conditions leave rows out"},
 	"risk/mysql":      {"risk/finding": "what it reports", "risk/narrow": "which conditions leave rows out"},
 	"risk/litesql":    {"risk/finding": "what it reports"},
 	"risk/web":        {"risk/finding": "what it reports", "redact/lookalike": "letters that look like Latin ones", "risk/cloud": "verbs in the paths and headers of clouds"},
@@ -161,7 +163,7 @@ var imports = map[string]edges{
 	"risk/shell/verbs": {"risk/finding": "what it reports", "risk/shell/word": "words"},
 
 	"cedar":    {"gateway": "Question and Verdict", "redact/lookalike": "names that pass for forbidden ones"},
-	"approval": {"store": "the tickets' table, by interface", "redact/lookalike": "words in disguise are marked"},
+	"approval": {"store": "the tickets' table, by interface", "redact/lookalike": "words in disguise are marked", "redact/encoded": "what is encoded in arguments is shown"},
 	"saga": {
 		"gateway":   "steps are calls of a gateway",
 		"saga/plan": "what the steps are",
@@ -230,6 +232,7 @@ var imports = map[string]edges{
 		"store/relational": "the store, over PostgreSQL", "store/transact": "the dialect that it describes", "audit": "the sealer, handed on",
 	},
 	"store/postgres/postgrestest": {},
+	"audit/audittest":             {"audit": "opens sealers"},
 	"store/storetest": {
 		"gateway": "Begin and Finish of Ledger",
 		"audit":   "verifies the record after each test",
@@ -241,13 +244,14 @@ var imports = map[string]edges{
 		"backend/openapi/document": "what the operations are", "backend/openapi/request": "what is sent",
 		"backend/upstream/turn": "how many calls at once", "backend/upstream/breaker": "keeps calls away", "backend/upstream/pace": "how long to wait",
 		"wire": "raw JSON of results", "backend/outcome": "what callers are told of failures",
+		"oauth/client": "fetches tokens", "oauth/discovery": "where they are fetched",
 	},
 	"backend/openapi/document": {"backend/openapi/request": "which parameters and paths it refuses", "wire": "strict JSON"},
 	"backend/openapi/request":  {"wire": "raw JSON of arguments"},
 
 	// What executes. Nothing but cmd imports these, so that no door reaches them
 	// except through the path.
-	"backend/upstream":         {"httponce": "sends what must not be acted on twice", "pause": "waits", "wire": "speaks MCP to servers", "backend/outcome": "what callers are told of failures", "backend/upstream/breaker": "keeps calls away", "backend/upstream/pace": "how long to wait", "backend/upstream/sse": "servers of 2024-11-05", "backend/upstream/line": "makes text printable", "backend/upstream/link": "what passes", "backend/upstream/pipe": "speaks to programs", "backend/upstream/page": "lists in pages", "backend/upstream/environ": "what a program's environment is", "backend/upstream/follow": "which resources are followed", "backend/upstream/param": "arguments as headers", "backend/upstream/result": "judges answers", "backend/upstream/turn": "how many calls at once", "backend/upstream/asked": "what servers ask", "wire/ask": "what clients can be asked", "backend/upstream/status": "what HTTP statuses tell", "backend/upstream/task": "calls that their servers make tasks of", "backend/upstream/request": "what jobs are as requests"},
+	"backend/upstream":         {"httponce": "sends what must not be acted on twice", "pause": "waits", "wire": "speaks MCP to servers", "backend/outcome": "what callers are told of failures", "backend/upstream/breaker": "keeps calls away", "backend/upstream/pace": "how long to wait", "backend/upstream/sse": "servers of 2024-11-05", "backend/upstream/line": "makes text printable", "backend/upstream/link": "what passes", "backend/upstream/pipe": "speaks to programs", "backend/upstream/page": "lists in pages", "backend/upstream/environ": "what a program's environment is", "backend/upstream/greeting": "what servers say when they are met", "backend/upstream/follow": "which resources are followed", "backend/upstream/param": "arguments as headers", "backend/upstream/result": "judges answers", "backend/upstream/turn": "how many calls at once", "backend/upstream/asked": "what servers ask", "wire/ask": "what clients can be asked", "backend/upstream/status": "what HTTP statuses tell", "backend/upstream/task": "calls that their servers make tasks of", "backend/upstream/request": "what jobs are as requests", "backend/upstream/entry": "what operators wrote", "limit/share": "nobody takes all the sessions"},
 	"backend/upstream/request": {"wire": "names of members", "wire/ask": "what clients can be asked", "backend/upstream/task": "what clients of tasks declare", "backend/upstream/param": "arguments as headers"},
 	"backend/upstream/task":    {"pause": "waits", "wire": "raw JSON of tasks", "wire/ask": "what tasks ask", "backend/outcome": "what callers are told of failures", "backend/upstream/asked": "answers that there are not", "backend/upstream/line": "makes text printable", "backend/upstream/pace": "how long to wait"},
 	"backend/upstream/asked":   {"pause": "waits", "backend/upstream/result": "codes of errors", "wire": "requests and errors of servers", "wire/ask": "which methods ask"},
@@ -255,11 +259,13 @@ var imports = map[string]edges{
 	"backend/outcome":          {},
 	"backend/upstream/turn":    {}, "backend/upstream/environ": {},
 	"backend/upstream/pace":      {},
+	"backend/upstream/entry":     {"backend/upstream/breaker": "which calls pass"},
 	"backend/upstream/status":    {},
 	"backend/upstream/breaker":   {"backend/upstream/pace": "how long it is open"},
 	"backend/upstream/sse":       {"httponce": "sends what must not be acted on twice", "wire": "events and messages"},
 	"backend/upstream/follow":    {},
 	"backend/upstream/child":     {"backend/upstream": "what it launches, and for whom", "backend/upstream/pipe": "what a process is"},
+	"backend/upstream/greeting":  {"wire": "raw JSON"},
 	"backend/upstream/page":      {"wire": "raw JSON of lists"},
 	"backend/upstream/line":      {"redact/visible": "shows what programs hide in their last words"},
 	"backend/upstream/link":      {"backend/upstream/asked": "who takes what servers ask", "wire": "messages"},
@@ -269,29 +275,32 @@ var imports = map[string]edges{
 	"backend/saga":               {"saga": "the engine that the saga tools speak to", "saga/plan": "their names"},
 	"backend/fake":               {},
 	"backend/backendtest":        {},
-	"sandboxd":                   {"tier": "what it asks of each tier", "sandboxd/sandboxpb": "the protocol it serves", "tier/talk": "carries what a program and a gateway say to each other", "gvisor": "runs the gVisor tier", "gvisor/session": "keeps sandboxes between runs", "tier/cgroup": "bounds servers that run as a uid", "sandboxd/install": "the packages of servers", "sandboxd/volume": "their own folders"},
-	"sandboxd/install":           {"image": "packs what was installed"},
+	"sandboxd":                   {"tier": "what it asks of each tier", "sandboxd/sandboxpb": "the protocol it serves", "tier/talk": "carries what a program and a gateway say to each other", "gvisor": "runs the gVisor tier", "gvisor/session": "keeps sandboxes between runs", "tier/cgroup": "bounds servers that run as a uid", "sandboxd/install": "the packages of servers", "sandboxd/install/npx": "which package a command names", "sandboxd/volume": "their own folders"},
+	"sandboxd/install":           {"image": "packs what was installed", "sandboxd/install/npx": "which package a command names"},
+	"sandboxd/install/npx":       {},
 	"sandboxd/sandboxpb":         {},
 	"sandboxd/volume":            {},
-	"gvisor":                     {"tier": "what all tiers have in common", "tier/cgroup": "bounds memory and processes", "tier/rundir": "its folder", "tier/capture": "keeps what programs write", "tier/child": "starts its processes", "gvisor/ahead": "what to start in a sandbox that waits", "tier/places": "how many at once", "tier/pool": "keeps those that wait", "tier/payload": "tells the first process what to run", "tier/talk": "lets a program talk with who had it run", "gvisor/trace": "what the sandbox's kernel tells", "tier/verified": "images, each hashed once", "gvisor/gpu": "what GPUs there are, and how they are shown"},
+	"gvisor":                     {"tier": "what all tiers have in common", "tier/cgroup": "bounds memory and processes", "tier/rundir": "its folder", "tier/capture": "keeps what programs write", "tier/child": "starts its processes", "tier/ahead": "what to start in a sandbox that waits", "tier/places": "how many at once", "tier/pool": "keeps those that wait", "tier/payload": "tells the first process what to run", "tier/talk": "lets a program talk with who had it run", "tier/stay": "what it is to who keeps its sandboxes", "gvisor/trace": "what the sandbox's kernel tells", "tier/verified": "images, each hashed once", "gvisor/gpu": "what GPUs there are, and how they are shown"},
 	"egress":                     {}, // the broker, in a process of its own
-	"gvisor/ahead":               {"tier/payload": "how an interpreter is told"},
+	"tier/ahead":                 {"tier/payload": "how an interpreter is told"},
 	"tier/tiertest/wasi":         {},
-	"tier/tiertest":              {"tier": "what it tests", "egress": "the broker that sandboxes go out through"},
+	"tier/tiertest":              {"test/await": "waits", "tier": "what it tests", "egress": "the broker that sandboxes go out through", "tier/payload": "where a program finds its proxy", "test/proc": "which processes there are"},
 	"tier":                       {"tier/payload": "tells a first process what to run", "tier/talk": "lets a program talk with who had it run"},
 	"tier/cgroup":                {},
-	"gvisor/gvisortest":          {"tier": "finds images", "gvisor": "finds the host's ability", "image": "finds the default image"},
+	"gvisor/gvisortest":          {"gvisor": "opens hosts", "tier/realtest": "programs and images"},
+	"tier/realtest":              {"tier": "finds images", "image": "finds the default image"},
 	"tier/payload":               {}, // read inside the sandbox: imports next to nothing
 	"image":                      {"image/debian": "fetches packages, and what is in them"},
 	"image/debian":               {},
 	"image/buildimage":           {"image": "builds those of Debian's packages"},
-	"gvisor/session":             {"tier": "runs, and their results", "gvisor": "the sandboxes that stay", "gvisor/ahead": "interpreters that stay", "tier/payload": "speaks to the first process of each"},
+	"tier/stay":                  {"tier": "runs, and what they reached"},
+	"gvisor/session":             {"tier": "runs, and their results", "tier/capture": "keeps what programs write", "tier/stay": "the sandboxes that stay", "tier/ahead": "interpreters that stay", "tier/payload": "speaks to the first process of each"},
 	"tier/capture":               {},
 	"cage":                       {"tier": "errors in its words", "tier/cgroup": "bounds memory and CPU", "tier/rundir": "its folder", "tier/child": "starts its processes", "tier/payload": "how orders are framed", "cage/order": "what a child gives up"},
 	"cage/order":                 {"tier/payload": "how orders are framed"}, // read by a program that starts in nothing
-	"cage/cagetest":              {"gvisor/gvisortest": "builds programs"},
+	"cage/cagetest":              {"cage": "opens houses", "tier/realtest": "builds programs"},
 	"tier/child":                 {},
-	"tier/late":                  {"tier": "what it opens late"},
+	"tier/late":                  {"tier": "what it opens late", "tier/stay": "sandboxes that stay, of what it opens"},
 	"tier/places":                {},
 	"tier/rundir":                {"tier": "errors in its words", "tier/cgroup": "what it ends"},
 	"tier/pool":                  {},
@@ -303,14 +312,14 @@ var imports = map[string]edges{
 	"isolate":                    {"tier": "what all tiers have in common", "cage": "confines its processes", "isolate/workerd": "the runtime", "tier/places": "how many at once", "tier/pool": "keeps those that wait", "tier/capture": "keeps what workerd says"},
 	"isolate/workerd":            {"tier": "errors in its words"},
 	"isolate/workerd/getworkerd": {"image": "where the cache is", "isolate/workerd": "what to fetch"},
-	"isolate/isolatetest":        {"cage/cagetest": "builds programs", "gvisor/gvisortest": "where the cache is", "isolate": "opens hosts", "isolate/workerd": "whether it is there"},
+	"isolate/isolatetest":        {"cage/cagetest": "opens houses", "tier/realtest": "where the cache is", "isolate": "opens hosts", "isolate/workerd": "whether it is there"},
 	"wasm": {
 		"cage": "confines its children", "tier": "what it is one of", "tier/capture": "keeps what modules write", "tier/child": "pipes", "tier/payload": "speaks with its children",
 		"tier/places": "how many at once", "tier/pool": "keeps those that wait", "wasm/guest": "what the child is told",
 	},
 	"wasm/guest":    {"tier": "where a program's files are", "tier/payload": "speaks with the host", "wasm/memfs": "a module's disk"}, // runs in the child
 	"wasm/memfs":    {},
-	"wasm/wasmtest": {"cage": "confines children", "cage/cagetest": "builds programs", "wasm": "opens hosts"},
+	"wasm/wasmtest": {"cage/cagetest": "opens houses", "tier/realtest": "builds programs", "wasm": "opens hosts"},
 	"image/module":  {},
 	"gvisor/gpu":    {},
 	"backend/upstream/authz": {
@@ -321,8 +330,8 @@ var imports = map[string]edges{
 
 	// What microVMs boot.
 	"microvm": {
-		"tier": "what all tiers have in common", "tier/cgroup": "bounds each VMM", "tier/rundir": "its folder", "tier/child": "starts VMMs", "tier/payload": "tells the first process what to run",
-		"tier/places": "how many at once", "tier/pool": "keeps those that wait", "tier/verified": "images, each hashed once", "gvisor/ahead": "what to start in a guest that waits",
+		"tier": "what all tiers have in common", "tier/stay": "what it is to who keeps its sandboxes", "tier/cgroup": "bounds each VMM", "tier/rundir": "its folder", "tier/child": "starts VMMs", "tier/payload": "tells the first process what to run",
+		"tier/places": "how many at once", "tier/pool": "keeps those that wait", "tier/verified": "images, each hashed once", "tier/ahead": "what to start in a guest that waits", "tier/capture": "keeps what programs write",
 		"microvm/vmm": "what it asks of a VMM", "microvm/qemu": "the VMM that is tried if no other is named", "microvm/firecracker": "the VMM that is tried first where it is", "microvm/mux": "the channel to a guest", "microvm/guest": "what is said there",
 		"microvm/kernel": "what a guest boots", "microvm/snapshot": "what guests are made of",
 	},
@@ -331,7 +340,7 @@ var imports = map[string]edges{
 	"microvm/guest":              {"tier/payload": "records"},
 	"microvm/snapshot":           {"microvm/vmm": "what is kept", "microvm/mux": "where the channel's streams stand", "microvm/guest": "how the sandbox in it is bounded"},
 	"microvm/qemu":               {"microvm/vmm": "what it implements", "microvm/guest": "the name of the port", "microvm/snapshot": "files in memory that nobody can change", "microvm/tsc": "how fast a guest's counter runs"},
-	"microvm/microvmtest":        {"microvm/qemu": "how it is tried", "microvm/vmm": "what is tried", "microvm": "opens it", "microvm/kernel": "whether there is one", "gvisor/gvisortest": "programs and images"},
+	"microvm/microvmtest":        {"microvm/qemu": "how it is tried", "microvm/vmm": "what is tried", "microvm": "opens it", "microvm/kernel": "whether there is one", "tier/realtest": "programs and images"},
 	"microvm/tsc":                {},
 	"microvm/firecracker":        {"microvm/guest": "at which port the guest listens", "microvm/kernel": "takes out what it boots", "microvm/snapshot": "what a snapshot is kept in", "microvm/vmm": "what it is"},
 	"microvm/kernel":             {"image/debian": "fetches the kernel's package"},
@@ -341,10 +350,13 @@ var imports = map[string]edges{
 	"toolkit": {},
 
 	// Stage and measurements: real programs driven from outside.
-	"demo":  {"toolkit": "the SQL server that is attacked is written with it"},
-	"bench": {"wire": "speaks to a real gateway"},
+	"demo":  {"toolkit": "the SQL server that is attacked is written with it", "port": "where its gateway listens"},
+	"bench": {"wire": "speaks to a real gateway", "port": "where its gateway listens"},
+	"port":  {},
 
 	"test/await":        {},
+	"test/proc":         {},
+	"test/cputime":      {},
 	"test/bench":        {},
 	"test/browser":      {},
 	"test/conformance":  {},
@@ -357,7 +369,7 @@ var imports = map[string]edges{
 	},
 	"test/npm":   {"test/stage": "skips where something is missing"},
 	"test/run":   {},
-	"test/stage": {},
+	"test/stage": {"port": "where gateways listen"},
 	"test/suite": {"test/npm": "the suite is of npm", "test/stage": "a gateway to hold against it"},
 }
 
@@ -394,7 +406,7 @@ type waiver struct {
 
 var waivers = map[string]waiver{
 	"package risk/shell":       {2700, "one walk over a script; what needs no walk is in packages of its own: word, form, known, verbs, client, container, fetch, parts, git, tar, filter, code"},
-	"package gateway":          {2710, "the path of a call, a step in each file: what only one engine needs is in that engine, what needs no step is in packages of its own: outbound, repeat, talk, held, keys, lease, trust, inner, refusal, witness"},
+	"package gateway":          {2710, "the path of a call, a step in each file: what only one engine needs is in that engine, what needs no step is in packages of its own: outbound, repeat, talk, held, keys, lease, trust, inner, refusal, ending, witness"},
 	"package backend/upstream": {2850, "one server from its start to its end, of either era, and its sessions; requests, tasks, programs' pipes, HTTP+SSE, answers, questions, headers, lines and turns are in packages of their own"},
 	"package redact":           {2590, "one set of rules over results, notices, arguments and streams; encodings, orders to a model, wrapping and hidden characters are in packages of their own"},
 	"package store/relational": {3600, "one set of transactions over reservations, tickets, sagas, passkeys and webhooks, each in files of its own"},
