@@ -99,7 +99,7 @@ var plantedInside = []vmWeakness{
 	},
 }
 
-// together is all of them in one.
+// together is all of them in one, but for what only copies on a quiet machine show.
 func together(all []vmWeakness) (w vmWeakness) {
 	w.name = "all protections"
 	w.start = func(t *testing.T, c *exec.Cmd, restored bool) {
@@ -110,8 +110,9 @@ func together(all []vmWeakness) (w vmWeakness) {
 		}
 	}
 	for _, one := range all {
-		w.copies = w.copies || one.copies
-		w.confine, w.guest, w.sees = append(w.confine, one.confine...), append(w.guest, one.guest...), append(w.sees, one.sees...)
+		if !one.copies {
+			w.confine, w.guest, w.sees = append(w.confine, one.confine...), append(w.guest, one.guest...), append(w.sees, one.sees...)
+		}
 	}
 	return w
 }
@@ -122,12 +123,16 @@ func together(all []vmWeakness) (w vmWeakness) {
 func TestPlantedMicroVMs(t *testing.T) {
 	all := slices.Concat(plantedOutside, plantedInside)
 	every := together(all)
+	var lines []string
+	for _, w := range all {
+		lines = append(lines, w.sees...)
+	}
 	t.Run("none", func(t *testing.T) {
 		said := vmWeakness{name: "nothing"}.says(t, all)
 		if found := regexp.MustCompile("(?m)^VMM .*$").FindAllString(said, -1); found != nil {
 			t.Errorf("a sound VMM: %q", found)
 		}
-		seen(t, said, nil, every.sees)
+		seen(t, said, nil, lines)
 	})
 	t.Run(every.name, func(t *testing.T) { seen(t, every.says(t, all), every.sees, nil) })
 	if !whole {
@@ -135,7 +140,7 @@ func TestPlantedMicroVMs(t *testing.T) {
 	}
 	for _, w := range all {
 		t.Run(w.name, func(t *testing.T) {
-			others := slices.DeleteFunc(slices.Clone(every.sees), func(s string) bool { return slices.Contains(w.sees, s) })
+			others := slices.DeleteFunc(slices.Clone(lines), func(s string) bool { return slices.Contains(w.sees, s) })
 			seen(t, w.says(t, all), w.sees, others)
 		})
 	}
