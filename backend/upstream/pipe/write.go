@@ -46,9 +46,9 @@ func (l *Pipe) put(p *parcel) error {
 		l.mu.Lock()
 		l.written -= int64(len(p.line) - n) // else what was written before would pass for read
 		l.mu.Unlock()
-	}
-	if err != nil && n == 0 {
-		p.putBack()
+		if n == 0 {
+			p.putBack()
+		}
 	}
 	return err
 }
