@@ -23,6 +23,10 @@ type Job struct {
 
 	Trace, TraceState, Baggage string // see Request; the latter two hold no secrets
 
+	// Room waits until there is room for an answer of so many bytes, which the call has
+	// until its result is made; nil where there always is. The error is that ctx ended.
+	Room func(ctx context.Context, bytes int) error
+
 	Notify  func(Notice) // never nil
 	Watched bool         // the caller wants to hear of progress, and of output as it comes
 	Level   string       // of the log lines that the caller wants to hear, "" for none

@@ -43,6 +43,10 @@ var Codes = []Code{Unauthenticated, NotFound, Invalid, Denied, Rejected, Pending
 // effect, so that its key may be used again.
 var ErrNotExecuted = errors.New("not executed")
 
+// ErrRevoked is wrapped where a credential is refused whose agent was stopped, rotated
+// or removed: what it began is not to go on.
+var ErrRevoked = errors.New("the agent was stopped")
+
 // An Error is a failure at one step. Code, Message, Hint, Ticket and RetryAfter
 // are safe to show the caller; the wrapped error is for the log only.
 type Error struct {

@@ -29,6 +29,7 @@ const FilesTool = "sandbox_session"
 // memory. Its content is not judged: which file goes where is in the arguments.
 type Transfer struct {
 	From io.Reader // of a file that comes in; an error means that it is not whole
+	Size int64     // of From in bytes, -1 where it is not known
 	To   io.Writer // for a file that goes out
 }
 
@@ -106,7 +107,7 @@ type Visit struct {
 
 // A Cancellation is the cause of a context that somebody ended on purpose.
 type Cancellation struct {
-	By string // "client": it said so; "session": its session has ended; "unanswered": it did not come back with an answer; "shutdown": the gateway ends
+	By string // "client": it said so; "session": its session has ended; "unanswered": it did not come back with an answer; "revocation": its agent was stopped; "shutdown": the gateway ends
 }
 
 func (c *Cancellation) Error() string { return "cancelled by the " + c.By }
@@ -129,7 +130,7 @@ type Result struct {
 	IsError bool            // the tool failed; Content says how
 	Replay  bool            // an earlier call with the same key did the work
 	Twin    string          // the id of the identical earlier call, without a key, that did it; "" if none
-	At      time.Time       // when the outcome was recorded
+	At      time.Time       // when the outcome was recorded, or a human decided that there is none; else zero
 
 	// Questions, if there are any, stand in the place of Content: the call waits for
 	// its client to come back with answers, and with State.

@@ -73,7 +73,7 @@ type Record struct {
 	TraceState  string          `json:"tracestate,omitempty"` // that went on to the server, and
 	Baggage     string          `json:"baggage,omitempty"`
 	Parent      string          `json:"parent,omitempty"`       // call whose script made this one
-	CancelledBy string          `json:"cancelled_by,omitempty"` // who ended it early: "client", "disconnect", "session", "unanswered", "shutdown"
+	CancelledBy string          `json:"cancelled_by,omitempty"` // who ended it early: "client", "disconnect", "session", "unanswered", "revocation", "shutdown"
 	Unrecorded  int             `json:"unrecorded,omitempty"`   // refusals of strangers since the last entry, which this one stands for
 	Started     time.Time       `json:"started"`
 	Duration    time.Duration   `json:"duration_ns"`

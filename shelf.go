@@ -37,6 +37,12 @@ type Sight struct {
 	Incomplete bool
 }
 
+// Has reports whether a tool, by its name or as it is shown, is in sight.
+func (s *Sight) Has(name string) bool {
+	is := func(t Tool) bool { return t.Name == name || t.Shown() == name }
+	return slices.ContainsFunc(s.List, is) || slices.ContainsFunc(s.Found, is)
+}
+
 // The names of the tools that stand for a list which is too long to be read.
 const (
 	SearchTools = "search_tools"
