@@ -17,6 +17,8 @@ type Message struct {
 	Params json.RawMessage // an object, or nil
 	Result json.RawMessage
 	Error  *Error
+
+	Pruned error // why ParseAnswer left something out, nil if it did not
 }
 
 // An Error is a JSON-RPC error object. ParseMessage's errors are of this type too.

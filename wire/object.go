@@ -205,3 +205,23 @@ func SetPath(raw, value json.RawMessage, names ...string) (json.RawMessage, erro
 	}
 	return SetMember(raw, names[0], value)
 }
+
+// Rewrite changes members of an object, or leaves them out where keep is false. What
+// is no object, and one in which nothing changes, stays as it is.
+func Rewrite(object json.RawMessage, change func(name string, v json.RawMessage) (now json.RawMessage, keep bool)) json.RawMessage {
+	out, same := []byte{'{'}, true
+	for name, v := range Members(object) {
+		now, keep := change(string(name), v)
+		if same = same && keep && string(now) == string(v); !keep {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(AppendString(out, string(name)), ':'), now...)
+	}
+	if same {
+		return object
+	}
+	return append(out, '}')
+}

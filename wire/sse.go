@@ -31,7 +31,15 @@ type EventReader struct {
 	id     string // of the event that is read
 	lastID string
 	retry  time.Duration
+
+	light int          // bytes of an event; beyond them
+	large func() error // is asked whether to read on, nil if nobody is
+	asked bool         // for this event
 }
+
+// Large has ask called for each event as soon as more than light bytes of it have come,
+// before the rest is read. Its error ends the stream.
+func (e *EventReader) Large(light int, ask func() error) { e.light, e.large = light, ask }
 
 // NewEventReader returns a reader that refuses an event of more than max bytes.
 func NewEventReader(r io.Reader, max int) *EventReader {
@@ -49,6 +57,7 @@ func (e *EventReader) Retry() time.Duration { return e.retry }
 func (e *EventReader) Next() (Event, error) {
 	e.name, e.data = e.name[:0], e.data[:0]
 	hasData := false
+	e.asked = false
 	for size := 0; ; {
 		if err := e.readLine(e.max - size); err != nil {
 			return Event{}, err
@@ -130,6 +139,12 @@ func (e *EventReader) readLine(room int) error {
 		}
 		if len(e.line)+end > room {
 			return ErrEventTooLarge
+		}
+		if e.large != nil && !e.asked && e.max-room+len(e.line)+end > e.light {
+			e.asked = true
+			if err := e.large(); err != nil {
+				return err
+			}
 		}
 		e.line = append(e.line, buf[:end]...)
 		if end < len(buf) {

@@ -101,3 +101,24 @@ func FuzzEventReader(f *testing.F) {
 		}
 	})
 }
+
+// Of a large event no more is read than what is light before somebody says so.
+func TestEventReaderAsksForLargeOnes(t *testing.T) {
+	stop := errors.New("no room")
+	for in, want := range map[string]int{
+		"data: 0123456789\n\n": 0, "data: " + strings.Repeat("x", 100) + "\n\n": 1,
+		strings.Repeat("data: 0123\n", 10) + "\ndata: x\n\n" + strings.Repeat("data: 0123\n", 10) + "\n": 2,
+	} {
+		asked := 0
+		r := wire.NewEventReader(iotest.OneByteReader(strings.NewReader(in)), 1000)
+		r.Large(20, func() error { asked++; return nil })
+		if _, err := readAll(r); !errors.Is(err, io.EOF) || asked != want {
+			t.Errorf("%.20q: asked %d times, %v", in, asked, err)
+		}
+		r = wire.NewEventReader(strings.NewReader(in), 1000)
+		r.Large(20, func() error { return stop })
+		if _, err := readAll(r); errors.Is(err, stop) != (want > 0) {
+			t.Errorf("%.20q: %v", in, err)
+		}
+	}
+}
