@@ -7,6 +7,7 @@
 package limit
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"math"
@@ -85,24 +86,17 @@ func New(c Config) *Limiter {
 }
 
 func (c Config) withDefaults() Config {
-	c.Rate = orDefault(c.Rate, 100)
-	c.Burst = orDefault(c.Burst, max(1, int(2*max(0, c.Rate))))
-	c.Bytes = orDefault(c.Bytes, 32<<20)
-	c.Body = orDefault(c.Body, 4<<20)
-	c.Concurrency = orDefault(c.Concurrency, 64)
-	c.Total = orDefault(c.Total, 4096)
-	c.Principals = orDefault(c.Principals, 65536)
+	c.Rate = cmp.Or(c.Rate, 100)
+	c.Burst = cmp.Or(c.Burst, max(1, int(2*max(0, c.Rate))))
+	c.Bytes = cmp.Or(c.Bytes, 32<<20)
+	c.Body = cmp.Or(c.Body, 4<<20)
+	c.Concurrency = cmp.Or(c.Concurrency, 64)
+	c.Total = cmp.Or(c.Total, 4096)
+	c.Principals = cmp.Or(c.Principals, 65536)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	return c
-}
-
-func orDefault[T int | int64 | float64](v, d T) T {
-	if v == 0 {
-		return d
-	}
-	return v
 }
 
 // Admit takes one slot, one call and size bytes of the principal's rate; all
