@@ -199,12 +199,15 @@ func (o *outbound) spans(s string, from, to int, path string) {
 
 func (o *outbound) leak(path, name, value string) {
 	text := name + ", fingerprint " + o.print(value)
-	path = o.work.clean(path) // a name can be a secret, too
-	for _, k := range o.known {
-		if len(k.Value) >= known.Min {
-			path = strings.ReplaceAll(path, k.Value, markOpen+k.Name+markClose)
+	names := strings.Split(path, "/")
+	for i := range names { // a name can be a secret, too
+		plain := o.work.clean(sallyport.PointerName(names[i]))
+		if hits := o.forms.Find(plain); len(hits) > 0 {
+			plain = markOpen + hits[0].Name + markClose
 		}
+		names[i] = sallyport.PointerToken(plain)
 	}
+	path = strings.Join(names, "/")
 	for _, p := range o.parts {
 		if p.Text == text {
 			return

@@ -285,3 +285,21 @@ func TestTO21_GluedToOtherText(t *testing.T) {
 		}
 	}
 }
+
+// FO-43: the name of an argument can be a secret, too; what is told of it, or of what
+// stands under it, does not hold it, however the pointer to it writes it.
+func TestFO43_NamesThatAreSecrets(t *testing.T) {
+	for _, secret := range []string{"postgres://app:tr0ub4dor-and-3@db.internal/x", canary, "a/" + canary + "~b", base64.StdEncoding.EncodeToString([]byte(canary))} {
+		for _, args := range []map[string]any{{secret: 1}, {"a": map[string]any{secret: []any{secret}}}} {
+			parts, whole := guard.Secrets(mustJSON(t, args))
+			if len(parts) == 0 || !whole {
+				t.Errorf("%v: nothing is found", args)
+			}
+			for _, p := range parts {
+				if told := p.Text + sallyport.PointerName(p.Path); strings.Contains(told, "tr0ub4dor") || strings.Contains(told, canary) || strings.Contains(told, secret) {
+					t.Errorf("%v: %+v", args, p)
+				}
+			}
+		}
+	}
+}
