@@ -29,20 +29,20 @@ func outputEnv() []string {
 	return []string{"SALLYPORT_OUTPUT=" + payload.OutputDir, "MPLBACKEND=module://" + figureName, "PYTHONPATH=" + pythonDir}
 }
 
-// maxPath bounds the name of a file, in bytes.
-const maxPath = 4096
-
 // Note takes one record about the folder, and says whether it was one. Data
-// belongs to the last file. What is beyond the bounds of a result is not kept: who
-// tells may be the program.
+// belongs to the last file, also where that is not kept. What is beyond the bounds of
+// a result is not: who tells may be the program.
 func (a *Artifacts) Note(k payload.Kind, data []byte) bool {
-	named := len(data) > 8 && len(data) <= 8+maxPath
+	named := len(data) > 8 && len(data) <= 8+payload.MaxPath
+	if k == payload.Artifact {
+		a.open = named && len(a.Files) < payload.MaxArtifacts
+	}
 	switch {
-	case k == payload.Artifact && named && len(a.Files) < payload.MaxArtifacts:
+	case k == payload.Artifact && a.open:
 		a.Files = append(a.Files, File{Path: string(data[8:])})
 	case k == payload.LeftOut && named && len(a.LeftOut) < payload.MaxEntries:
 		a.LeftOut = append(a.LeftOut, string(data[8:]))
-	case k == payload.Data && len(a.Files) > 0 && a.size()+len(data) <= payload.MaxArtifactBytes:
+	case k == payload.Data && a.open && a.size()+len(data) <= payload.MaxArtifactBytes:
 		f := &a.Files[len(a.Files)-1]
 		f.Content = append(f.Content, data...)
 	default:

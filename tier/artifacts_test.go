@@ -9,6 +9,19 @@ import (
 	"sallyport.dev/sallyport/tier/payload"
 )
 
+// What is told of a file that is not kept does not become another one's.
+func TestTO50_ContentStaysWithItsFile(t *testing.T) {
+	named := func(name string) []byte { return append(payload.AppendUint64(nil, 1), name...) }
+	var a tier.Artifacts
+	a.Note(payload.Artifact, named("first"))
+	a.Note(payload.Data, []byte("its own"))
+	for _, other := range []string{"", strings.Repeat("x", payload.MaxPath+1)} {
+		if a.Note(payload.Artifact, named(other)) || a.Note(payload.Data, []byte(", another's")) || string(a.Files[0].Content) != "its own" {
+			t.Errorf("after one whose name has %d bytes: %q", len(other), a.Files[0].Content)
+		}
+	}
+}
+
 // Whoever tells of the output folder may be the program: no more is kept than a
 // result may hold, however much is told.
 func TestArtifactsAreBounded(t *testing.T) {

@@ -3,6 +3,7 @@ package tier
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -35,14 +36,15 @@ func (f StartFailure) Of(argv0 string) bool { return strings.HasPrefix(f.What, a
 // Result completes res, of a run of argv0. What a shell would answer with 126 or 127
 // is a result: the request was sound. argv0 is "" where the program had started.
 func (f StartFailure) Result(res Result, argv0 string) (Result, error) {
-	switch {
-	case argv0 == "" || !f.Of(argv0):
-	case f.Errno == unix.ENOENT:
-		res.ExitCode, res.Stderr = 127, []byte(argv0+": not found\n")
-		return res, nil
-	case f.Errno == unix.EACCES, f.Errno == unix.ENOEXEC:
-		res.ExitCode, res.Stderr = 126, []byte(argv0+": cannot be run: "+f.Errno.Error()+"\n")
-		return res, nil
+	if argv0 != "" && f.Of(argv0) {
+		switch f.Errno { //nolint:exhaustive // what a shell would tell of the program
+		case unix.ENOENT:
+			res.ExitCode, res.Stderr = 127, []byte(argv0+": not found\n")
+			return res, nil
+		case unix.EACCES, unix.ENOEXEC, unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.EPERM, unix.ETXTBSY, unix.ELIBBAD, unix.EINVAL, unix.E2BIG:
+			res.ExitCode, res.Stderr = 126, []byte(argv0+": cannot be run: "+f.Errno.Error()+"\n")
+			return res, nil
+		}
 	}
 	if f.Errno == unix.ENOSPC {
 		return res, Invalid("pass less, or use a tool with a larger disk limit", "the files do not fit into the sandbox's disk: %.200s", f.What)
@@ -54,9 +56,25 @@ func (f StartFailure) Result(res Result, argv0 string) (Result, error) {
 // status.
 func ExitOf(ws unix.WaitStatus) (code int, signal string) {
 	if ws.Signaled() {
-		return 128 + int(ws.Signal()), unix.SignalName(ws.Signal())
+		return 128 + int(ws.Signal()), SignalName(ws.Signal())
 	}
 	return ws.ExitStatus(), ""
+}
+
+// SignalName is the name of a signal, never "": those without one have a number from
+// SIGRTMIN on, as the C library counts.
+func SignalName(s unix.Signal) string {
+	const first = 34
+	switch name := unix.SignalName(s); {
+	case name != "":
+		return name
+	case s == first:
+		return "SIGRTMIN"
+	case s > first:
+		return fmt.Sprintf("SIGRTMIN+%d", s-first)
+	default:
+		return fmt.Sprintf("SIG%d", s)
+	}
 }
 
 // An End is what is known of how a run ended whose program had been told to start.
@@ -90,7 +108,7 @@ func (e End) Complete(res *Result) bool {
 		res.KilledBy, *exit = KilledByMemory, string(KilledByMemory)
 	}
 	if e.Status == nil {
-		res.ExitCode, res.Signal = 128+int(unix.SIGKILL), unix.SignalName(unix.SIGKILL)
+		res.ExitCode, res.Signal = 128+int(unix.SIGKILL), SignalName(unix.SIGKILL)
 	}
 	return true
 }

@@ -12,6 +12,9 @@ import (
 // may be reached: a refusal in words is better than a network that fails.
 var proxyURL = fmt.Sprintf("http://127.0.0.1:%d", payload.ProxyPort)
 
+// beyondHeap is more than what a sandbox has beside the memory of its programs.
+const beyondHeap = 64 << 20
+
 const noProxy = "localhost,127.0.0.1,::1"
 
 // Trust tells the usual clients where the certificates are that they trust.
@@ -23,8 +26,9 @@ func Trust() (env []string) {
 }
 
 // Environment is what every program starts with; a request's own variables win.
-// What it runs for leaves results, or it serves.
-func Environment(own []string, serves bool) []string {
+// What it runs for leaves results, or it serves. memory is what it may use: Node.js, which
+// by itself aborts at half of that, is to come to its end.
+func Environment(own []string, serves bool, memory int64) []string {
 	env := []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin",
 		"HOME=" + WorkDir, "USER=agent", "LOGNAME=agent",
@@ -38,7 +42,7 @@ func Environment(own []string, serves bool) []string {
 	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
 		env = append(env, name+"="+proxyURL)
 	}
-	env = append(env, "NO_PROXY="+noProxy, "no_proxy="+noProxy, "NODE_USE_ENV_PROXY=1")
+	env = append(env, "NO_PROXY="+noProxy, "no_proxy="+noProxy, "NODE_USE_ENV_PROXY=1", fmt.Sprintf("NODE_OPTIONS=--max-old-space-size=%d", (memory+beyondHeap)>>20))
 	return Override(env, own)
 }
 

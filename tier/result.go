@@ -49,4 +49,6 @@ type Result struct {
 type Artifacts struct {
 	Files   []File   // within bounds (see package payload); paths are within the folder
 	LeftOut []string // paths of those beyond
+
+	open bool // the last of Files is the one that is told of now
 }

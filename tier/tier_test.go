@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/tier/payload"
 )
@@ -45,8 +47,23 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Whatever signal ended a program, it has a name: without one, it would have exited.
+func TestFO51_EverySignalHasAName(t *testing.T) {
+	names := map[string]bool{}
+	for s := 1; s <= 64; s++ {
+		code, name := ExitOf(unix.WaitStatus(s))
+		if code != 128+s || !strings.HasPrefix(name, "SIG") || names[name] {
+			t.Errorf("signal %d: %d %q", s, code, name)
+		}
+		names[name] = true
+	}
+	if !names["SIGRTMIN"] || !names["SIGRTMIN+30"] {
+		t.Errorf("%v", names)
+	}
+}
+
 func TestEnvironment(t *testing.T) {
-	env := Environment([]string{"TZ=Asia/Tokyo", "X=1"}, false)
+	env := Environment([]string{"TZ=Asia/Tokyo", "X=1"}, false, 512<<20)
 	if !slices.Contains(env, "TZ=Asia/Tokyo") || slices.Contains(env, "TZ=UTC") || !slices.Contains(env, "LANG=C.UTF-8") || env[len(env)-1] != "X=1" {
 		t.Errorf("%q", env)
 	}
@@ -86,4 +103,17 @@ func FuzzFiles(f *testing.F) {
 			t.Fatalf("%q, %q became %q, %q", name, content, names, got)
 		}
 	})
+}
+
+// What was asked for is told as rules say it, whatever the client made of it.
+func TestFO57_DenialsNameHostAndPort(t *testing.T) {
+	for asked, want := range map[string]string{
+		"http://a.test/x?key=secret": "a.test:80", "http://user:word@a.test:81/": "a.test:81", "https://a.test": "a.test:443", "http://[::1]/": "[::1]:80",
+		"a.test:443": "a.test:443", "/": "/", "*": "*", "http://%zz/": "%zz",
+		"/x?key=secret": "/", "http://user:word@[a.test/?key=secret": "[a.test", "user:word@a.test:443": "a.test:443", "a.test:443?key=secret": "a.test:443",
+	} {
+		if d := Denials([]string{asked, asked}); len(d) != 1 || d[0].Target != want || d[0].Count != 2 {
+			t.Errorf("%q: %+v, want %q", asked, d, want)
+		}
+	}
 }

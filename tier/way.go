@@ -1,11 +1,14 @@
 package tier
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"net"
+	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -100,15 +103,37 @@ func (w Way) Serve(b Broker, at Socket, id string, ca Authority, within time.Dur
 	return ca, end, err
 }
 
-// Denials tells what was asked of a sandbox that reaches nothing.
+// Denials tells what was asked of a sandbox that reaches nothing. targets are as its
+// proxy was asked for them: addresses, or HOST:PORT.
 func Denials(targets []string) []sallyport.Connection {
 	count := map[string]int{}
 	for _, t := range targets {
-		count[t]++
+		count[hostPort(t)]++
 	}
 	var out []sallyport.Connection
 	for _, t := range slices.Sorted(maps.Keys(count)) {
 		out = append(out, sallyport.Connection{Target: t, Reason: "not_listed", Count: count[t]})
 	}
 	return out
+}
+
+// hostPort is where an address leads, as rules and the broker say it. What it holds
+// beside that may be anybody's secret, also where it is no address.
+func hostPort(target string) string {
+	u, err := url.Parse(target)
+	if err != nil || u.Hostname() == "" {
+		_, where, found := strings.Cut(target, "//")
+		if !found {
+			where = target
+		}
+		if end := strings.IndexAny(where, "/?#"); end >= 0 {
+			where = where[:end]
+		}
+		return cmp.Or(where[strings.LastIndexByte(where, '@')+1:], "/")
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
 }

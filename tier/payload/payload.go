@@ -74,6 +74,7 @@ const (
 	Failed  Kind = 'x' // uint32 errno, then text: the program could not be started
 	Denied  Kind = 'n' // what a program asked a proxy for that denies everything; at most MaxDenied a minute
 	Exit    Kind = 'e' // uint32 wait status of the program
+	Full    Kind = 'u' // nothing more fits on the disk now that the program has ended
 
 	Artifact Kind = 'f' // uint64 size, name: a file of the output folder, whose content follows as Data
 	LeftOut  Kind = 'v' // uint64 size, name: one that is beyond the bounds
@@ -134,6 +135,7 @@ const OutputDir = "/home/output"
 const (
 	MaxArtifacts     = 16
 	MaxArtifactBytes = 600 << 10
+	MaxPath          = 4096 // bytes of the path of a file there; one with a longer path is not told of
 )
 
 // TalkSocket is where a program talks with whoever had it run.

@@ -1,5 +1,5 @@
 // Package stay is what a tier whose sandboxes can stay has to offer to who keeps
-// them for callers that come back (gvisor/session).
+// them for callers that come back (tier/session).
 package stay
 
 import (

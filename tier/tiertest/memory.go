@@ -26,7 +26,7 @@ func take(mib int) string {
 func memory(t *testing.T, s Subject) {
 	h, _ := s.Open(t, Config{})
 	child := "import os, sys\np = os.fork()\nif p == 0:\n  " + strings.ReplaceAll(take(beyond), "\n", "\n  ") + "\n  os._exit(0)\nos.waitpid(p, 0)\n"
-	core := []string{"beside the heap", "a child only", "tmpfs counts", "within"}
+	core := []string{"all at once", "beside the heap", "a child only", "tmpfs counts", "within"}
 	for _, c := range []struct {
 		name   string
 		do     deed
@@ -39,7 +39,9 @@ func memory(t *testing.T, s Subject) {
 		{"shared mapping", deed{py: fmt.Sprintf("import mmap\nm = mmap.mmap(-1, %d << 20)\nfor i in range(0, len(m), 4096): m[i] = 1\n", beyond)}, tier.KilledByMemory},
 		{"many small processes", deed{py: "import os, time\nfor i in range(40):\n  if os.fork() == 0:\n    x = bytearray(8 << 20)\n    for j in range(0, len(x), 4096): x[j] = 1\n    time.sleep(600)\ntime.sleep(600)\n"}, tier.KilledByMemory},
 		{"tmpfs counts", deed{sh: fmt.Sprintf("head -c %dM /dev/zero >/tmp/x; exit 0", beyond), limits: sallyport.Limits{Disk: 1 << 30}}, tier.KilledByMemory},
-		{"V8 heap", deed{argv: []string{"node", "--max-old-space-size=4096", "-e", "const a = []; for (;;) a.push(new Array(1e5).fill(a.length))"}}, tier.KilledByMemory},
+		{"all at once", deed{py: "b'x' * (3 << 30)"}, tier.KilledByMemory},
+		{"V8 heap", deed{argv: []string{"node", "-e", "const a = []; for (;;) a.push(new Array(1e5).fill(a.length))"}}, tier.KilledByMemory},
+		{"within V8's heap", deed{argv: []string{"node", "-e", "const a = []; while (a.length < 125) a.push(new Array(1 << 17).fill(a.length))"}}, ""},
 		{"within", deed{py: take(inside), wasi: []string{"take", "100"}, js: "const all = []; for (let i = 0; i < 40; i++) { const b = new Uint8Array(1 << 20); b.fill(1); all.push(b) }"}, ""},
 	} {
 		c.do.limits.Memory = memoryLimit

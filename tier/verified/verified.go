@@ -3,17 +3,15 @@
 package verified
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/hashed"
 	"sallyport.dev/sallyport/tier"
 )
 
@@ -122,11 +120,11 @@ func verify(f *os.File, digest string) (stamp, error) {
 	if err != nil {
 		return stamp{}, err
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	got, err := hashed.Reader(f)
+	if err != nil {
 		return stamp{}, err
 	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != digest && "sha256-"+got != digest {
+	if got != digest && "sha256-"+got != digest {
 		return stamp{}, fmt.Errorf("the image's content is %s, not %s", got, digest)
 	}
 	return was, nil
