@@ -30,6 +30,8 @@ type Box struct {
 	way  tier.Way
 	wmu  sync.Mutex
 	went tier.Passed // since openWay; guarded by wmu
+	hit  []string    // limits, before it was destroyed; guarded by wmu
+	peak int64       // of memory, then; guarded by wmu
 	s    *sandbox
 	in   *os.File
 	out  *os.File
@@ -137,7 +139,10 @@ func (b *Box) Begin(callID string, within time.Duration) error {
 // End implements stay.Box.
 func (b *Box) End(l sallyport.Limits) stay.Held {
 	went := b.takeWay()
-	return stay.Held{Passed: went, LimitsHit: b.limitsHit(), PeakMemory: b.s.group.Peak(), Receipt: b.receipt(went.Egress, l)}
+	hit, peak := b.limitsHit(), b.s.group.Peak()
+	b.wmu.Lock()
+	defer b.wmu.Unlock()
+	return stay.Held{Passed: went, LimitsHit: append(hit, b.hit...), PeakMemory: max(peak, b.peak), Receipt: b.receipt(went.Egress, l)}
 }
 
 // openWay lets the sandbox reach what it may, until takeWay or for as long as
@@ -250,6 +255,9 @@ func (b *Box) Destroy() error {
 	b.once.Do(func() {
 		b.in.Close()
 		b.shutWay()
+		b.wmu.Lock()
+		b.hit, b.peak = b.limitsHit(), b.s.group.Peak()
+		b.wmu.Unlock()
 		b.err = b.h.discard(b.s)
 		b.out.Close()
 		b.hits.Close()

@@ -42,7 +42,7 @@ func (s *sandbox) environment(own []string, serves bool) []string {
 	if s.gpu != nil {
 		own = append(gpu.Env(driverInside), own...)
 	}
-	return tier.Environment(own, serves)
+	return tier.Environment(own, serves, s.limits.Memory)
 }
 
 // appendWork writes what to run, and that it runs now.

@@ -193,6 +193,8 @@ func (s *sandbox) note(rec payload.Record) bool {
 	case payload.Exit:
 		ws := unix.WaitStatus(payload.Uint32(rec.Data))
 		s.status = &ws
+	case payload.Full:
+		s.full = true
 	case payload.Over: // told of a program that could not be started, too
 		if s.talk != nil {
 			return false // process 1 may have more of what it said
@@ -247,7 +249,7 @@ func (s *sandbox) sandboxError() error {
 		cause = errors.New("the sandbox ended by itself")
 	}
 	err := tier.Broken(cause, s.started)
-	if err == cause { // the caller's
+	if err == cause { //nolint:errorlint // the caller's own, as it is
 		return err
 	}
 	slog.Error("sandbox failed", "sandbox", s.id, "cause", cause, "runtime", s.exit, "stderr", string(s.stderr.Kept[:min(len(s.stderr.Kept), 2048)]), "started", s.started)

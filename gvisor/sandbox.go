@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -64,6 +65,7 @@ type sandbox struct {
 	started  bool
 	held     held             // how it really is
 	over     bool             // process 1 said that nothing of the run is left
+	full     bool             // its disk was, at the end
 	status   *unix.WaitStatus // of the program
 	early    *unix.WaitStatus // the same, told before its start was
 	failed   *tier.StartFailure
@@ -317,6 +319,9 @@ func (s *sandbox) remove() error { return errors.Join(s.group.Remove(), removeRu
 // limitsHit names the limits that the run hit while it went on.
 func (s *sandbox) limitsHit() []string {
 	hit := namesOf(s.hits.Kept)
+	if s.full && !slices.Contains(hit, tier.LimitDisk) {
+		hit = append(hit, tier.LimitDisk)
+	}
 	if s.stdout.Truncated || s.stderr.Truncated {
 		hit = append(hit, tier.LimitOutput)
 	}

@@ -91,13 +91,13 @@ for f, a in ((socket.AF_UNIX, "/srv/way"), (socket.AF_INET, ("93.184.216.34", 80
 
 func TestFO57_DenialInWords(t *testing.T) {
 	h := gvisortest.Open(t)
-	res := run(t, h, tier.Request{Argv: []string{"python3", "-c", fetch, "http://example.com/", "http://1.2.3.4/", "http://example.com/"}})
+	res := run(t, h, tier.Request{Argv: []string{"python3", "-c", fetch, "http://example.com/", "http://1.2.3.4:81/", "http://example.com/?key=1"}})
 	for _, line := range strings.Split(strings.TrimSpace(string(res.Stdout)), "\n") {
 		if !strings.HasPrefix(line, "403 denied; reason=not_listed {\"error\":\"egress_denied\"") {
 			t.Errorf("line %q", line)
 		}
 	}
-	want := []sallyport.Connection{{Target: "http://1.2.3.4/", Reason: "not_listed", Count: 1}, {Target: "http://example.com/", Reason: "not_listed", Count: 2}}
+	want := []sallyport.Connection{{Target: "1.2.3.4:81", Reason: "not_listed", Count: 1}, {Target: "example.com:80", Reason: "not_listed", Count: 2}}
 	if fmt.Sprint(res.Connections) != fmt.Sprint(want) {
 		t.Errorf("attempts %+v, want %+v", res.Connections, want)
 	}

@@ -23,7 +23,7 @@ const (
 	rlimitFsize  = 1
 	rlimitCore   = 4
 
-	confinedTasks = 64
+	confinedTasks = 128 // QEMU ends where it cannot have 64 threads that read, beside its own
 	confinedFiles = 256
 	confinedSize  = 64 << 20 // of a file that it writes
 )

@@ -267,6 +267,9 @@ func (o *order) reap(main int) {
 		o.line.drain()
 	}
 	hold(payload.Exit, payload.AppendUint32(nil, uint32(ws)))
+	if diskFull() {
+		hold(payload.Full, nil)
+	}
 	for range drainSteps {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		if err == syscall.ECHILD {
@@ -282,6 +285,13 @@ func (o *order) reap(main int) {
 	}
 	report(payload.Done, nil)
 	syscall.Exit(0)
+}
+
+// diskFull is whether the writable folders have no room left. Whoever wrote there
+// through a mapping was told by SIGBUS alone, which no trace of system calls shows.
+func diskFull() bool {
+	var fs syscall.Statfs_t
+	return syscall.Statfs("/run", &fs) == nil && fs.Blocks > 0 && fs.Bfree == 0
 }
 
 // wait waits until a child has ended. One that has itself traced by its parent, which

@@ -117,10 +117,9 @@ func reapAll(to int) {
 	var ws syscall.WaitStatus
 	for {
 		pid, err := wait(&ws)
-		switch err {
-		case nil:
+		if err == nil {
 			writeAll(to, payload.AppendUint32(payload.AppendUint32(nil, uint32(pid)), uint32(ws)))
-		case syscall.ECHILD:
+		} else if err == syscall.ECHILD { //nolint:errorlint // never wrapped; package errors would cost start-up time
 			_ = syscall.Nanosleep(&syscall.Timespec{Nsec: drainStep}, nil)
 		}
 	}
@@ -285,6 +284,9 @@ func (r *room) drain(pid int) {
 
 // ended follows the end of a process.
 func (r *room) ended(pid int, ws uint32) {
+	if syscall.WaitStatus(ws).Signal() == syscall.SIGBUS && diskFull() {
+		hold(payload.Full, nil)
+	}
 	if job, ok := r.jobs[pid]; ok {
 		delete(r.jobs, pid)
 		r.drain(pid)

@@ -35,6 +35,7 @@ type exitsSink struct {
 	threads int32 // of it
 	others  int32 // threads of other processes, but process 1
 	status  uint32
+	bus     bool // a process ended by SIGBUS: process 1 looks whether the disk is full
 	results folder
 }
 
@@ -77,6 +78,7 @@ func (s *exitsSink) Clone(ctx context.Context, _ seccheck.FieldSet, info *pb.Clo
 func (s *exitsSink) TaskExit(ctx context.Context, _ seccheck.FieldSet, info *pb.TaskExit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.bus = s.bus || unix.WaitStatus(info.ExitStatus).Signal() == unix.SIGBUS
 	switch info.ContextData.GetThreadGroupId() {
 	case processOne:
 		return nil
@@ -86,7 +88,7 @@ func (s *exitsSink) TaskExit(ctx context.Context, _ seccheck.FieldSet, info *pb.
 	default:
 		s.others--
 	}
-	if s.threads == 0 && s.others == 0 && s.results.unchanged(ctx) {
+	if s.threads == 0 && s.others == 0 && !s.bus && s.results.unchanged(ctx) {
 		b := payload.Append(nil, payload.Over, payload.AppendUint32(nil, s.status))
 		_, _ = unix.Write(s.out.FD(), b) // one that the host no longer reads is of no use
 	}
