@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"sallyport.dev/sallyport/microvm/kernel"
 	"sallyport.dev/sallyport/microvm/snapshot"
@@ -29,6 +30,7 @@ type Host struct {
 	pool      *pool.Pool[waitKey, *machine]
 	parked    *pool.Pool[waitKey, *machine]
 	making    chan struct{} // holds one while a snapshot is made
+	deafAfter time.Duration // without taking in what is said to it, a guest ends
 	work      sync.WaitGroup
 
 	life  context.Context //nolint:containedctx // ends with the Host
@@ -57,7 +59,7 @@ func Open(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, places: places.New(cfg.MaxRuns, cfg.Queue), making: make(chan struct{}, 1),
+		cfg: cfg, places: places.New(cfg.MaxRuns, cfg.Queue), making: make(chan struct{}, 1), deafAfter: deafAfter,
 		snapshots: snapshot.Store{Dir: filepath.Join(cfg.Cache, "microvm")},
 		running:   map[string]*run{}, machines: map[string]*machine{}, ready: map[kind]*ready{}, preparing: map[kind]bool{}, asked: map[kind]int{},
 	}

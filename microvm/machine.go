@@ -135,8 +135,14 @@ func (m *machine) talk(s *mux.Session) {
 			if err != nil {
 				return
 			}
+			word := payload.Record{Kind: k, Data: data}
+			select { // there is room, but for a guest that talks and is not asked: a last word is heard though the session is over
+			case m.words <- word:
+				continue
+			default:
+			}
 			select {
-			case m.words <- payload.Record{Kind: k, Data: data}:
+			case m.words <- word:
 			case <-s.Done():
 				return
 			}
@@ -148,7 +154,7 @@ func (m *machine) talk(s *mux.Session) {
 // heeded has a guest that takes nothing in end with its session. An honest one
 // always reads, and what is said to it is little.
 func (m *machine) heeded() (stop func() bool) {
-	return time.AfterFunc(killPatience, func() { _ = m.mux.Close() }).Stop
+	return time.AfterFunc(m.h.deafAfter, func() { _ = m.mux.Close() }).Stop
 }
 
 func (m *machine) say(k payload.Kind, data []byte) error {

@@ -17,6 +17,7 @@
 package microvm
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -41,12 +42,13 @@ type Config struct {
 	Dir      string // runtime folder, absolute, 0700; one Host at a time
 	Cache    string // folder that holds kernels, and where snapshots are kept
 	Images   tier.Images
-	MaxRuns  int         // at once. 0 means 8
-	Queue    int         // runs that may wait for one of MaxRuns to end; more are refused
-	Warm     int         // guests that wait, restored, for the next request of their kind; 0 means none
-	Parked   int         // VMMs that were started for a snapshot, for what finds no guest that waits; 0 means none
-	Broker   tier.Broker // nil refuses requests that are to reach something
-	FirstUID int         // of 100 that VMMs run as. 0 means 65600
+	MaxRuns  int           // at once. 0 means 8
+	Queue    int           // runs that may wait for one of MaxRuns to end; more are refused
+	Warm     int           // guests that wait, restored, for the next request of their kind; 0 means none
+	Parked   int           // VMMs that were started for a snapshot, for what finds no guest that waits; 0 means none
+	Broker   tier.Broker   // nil refuses requests that are to reach something
+	FirstUID int           // of 100 that VMMs run as. 0 means 65600
+	Hello    time.Duration // for a guest to boot and answer, with hardware's help; after that another VMM is tried. 0 means 15 s
 
 	// What may run guests, in the order in which it is tried. nil means Firecracker
 	// if it is installed, QEMU with KVM, and then QEMU by software emulation.
@@ -72,27 +74,27 @@ const (
 // How long things may take.
 const (
 	bootPatience = 60 * time.Second // from a guest that answers to the program's first instruction, on a machine with much to do
-	killPatience = 10 * time.Second // for a guest to take in what is said to it, and to end by itself
+	deafAfter    = 10 * time.Second // for a guest to take in what is said to it
+	killPatience = 10 * time.Second // for a guest to end by itself
 	wordPatience = 5 * time.Second  // for a last word that may be done without
 	gonePatience = 30 * time.Second // until a killed guest must be gone
-	soon         = 3 * time.Second  // for a guest to answer, with hardware's help
-	late         = 3 * time.Minute  // the same by software emulation, on a machine with much to do
+	helloHelped  = 15 * time.Second // for a guest to boot and answer, with hardware's help: where the machine is quiet, it takes well below one
+	helloAlone   = 3 * time.Minute  // the same by software emulation
 )
 
-// helloPatience is how long a guest may take to boot.
-func helloPatience(id vmm.Identity) time.Duration {
+// hello is how long a guest may take to boot and answer.
+func (c Config) hello(id vmm.Identity) time.Duration {
 	if id.Accel == qemu.TCG {
-		return late
+		return helloAlone
 	}
-	return soon
+	return cmp.Or(c.Hello, helloHelped)
 }
 
 var (
-	errMemory = errors.New("memory")
-	errFlood  = errors.New("the program says more than anybody can take")
-	errBoot   = errors.New("the guest did not answer in time")
-	errGone   = errors.New("the guest ended by itself")
-	errUndue  = errors.New("the guest says what is not due")
+	errFlood = errors.New("the program says more than anybody can take")
+	errBoot  = errors.New("the guest did not answer in time")
+	errGone  = errors.New("the guest ended by itself")
+	errUndue = errors.New("the guest says what is not due")
 )
 
 // Missing says what a Host would lack on this machine, nil if it can be opened.

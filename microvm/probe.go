@@ -58,38 +58,34 @@ func (h *Host) Probe(ctx context.Context, image string) (platform string, err er
 // Refused tells which VMMs and accelerators the probe tried before the one that is
 // used, and why they are not.
 func (h *Host) Refused() []string {
+	if c := h.decided(); c != nil {
+		return c.refused
+	}
+	return nil
+}
+
+// decided is what runs guests here, nil while that is not decided.
+func (h *Host) decided() *chosen {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.chosen == nil {
-		return nil
-	}
-	return h.chosen.refused
+	return h.chosen
 }
 
 // choose decides, once, what runs guests here.
 func (h *Host) choose(ctx context.Context, image string) (*chosen, error) {
-	h.mu.Lock()
-	c := h.chosen
-	h.mu.Unlock()
-	if c != nil {
+	if c := h.decided(); c != nil {
 		return c, nil
 	}
 	file, digest, err := h.images.Find(h.cfg.Images, image)
 	if err != nil {
 		return nil, err
 	}
-	ctx, end := h.within(ctx)
-	defer end()
-	select {
-	case h.making <- struct{}{}:
-		defer func() { <-h.making }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	ctx, leave, err := h.alone(ctx)
+	if err != nil {
+		return nil, err
 	}
-	h.mu.Lock()
-	c = h.chosen
-	h.mu.Unlock()
-	if c != nil {
+	defer leave()
+	if c := h.decided(); c != nil {
 		return c, nil
 	}
 	k := kind{image: digest, ram: ramOf(sallyport.DefaultLimits().Memory)}
@@ -111,8 +107,7 @@ func (h *Host) choose(ctx context.Context, image string) (*chosen, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	e := tier.Unavailable("see `sallyport doctor`", "no microVM can run on this host: %s", strings.Join(why, "; "))
-	return nil, e
+	return nil, tier.Unavailable("see `sallyport doctor`", "no microVM can run on this host: %s", strings.Join(why, "; "))
 }
 
 // try has a VMM run a guest until it answers.
@@ -122,7 +117,7 @@ func (h *Host) try(ctx context.Context, c *chosen, k kind, image *os.File) error
 	if err != nil {
 		return err
 	}
-	patience := helloPatience(c.id)
+	patience := h.cfg.hello(c.id)
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errBoot)
 	defer cancel()
 	defer func(began time.Time) { c.took = time.Since(began) }(time.Now())

@@ -82,15 +82,25 @@ func (h *Host) prepare(ctx context.Context, c *chosen, k kind, image *os.File) (
 	if r := h.have(k); r != nil {
 		return r, nil
 	}
+	ctx, leave, err := h.alone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	return h.prepared(ctx, c, k, image)
+}
+
+// alone waits until nobody else makes a snapshot, and holds h.making until leave. What it
+// returns ends with the Host, too.
+func (h *Host) alone(ctx context.Context) (_ context.Context, leave func(), err error) {
 	ctx, end := h.within(ctx)
-	defer end()
 	select {
 	case h.making <- struct{}{}:
-		defer func() { <-h.making }()
+		return ctx, func() { <-h.making; end() }, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		defer end()
+		return nil, nil, context.Cause(ctx)
 	}
-	return h.prepared(ctx, c, k, image)
 }
 
 // Preconditions: h.making is held.
@@ -149,7 +159,7 @@ func (h *Host) hold(k kind, r *ready) (*ready, error) {
 
 // bootOnce boots a guest until its process 1 answers, and saves it.
 func (h *Host) bootOnce(ctx context.Context, c *chosen, k kind, image *os.File) (*ready, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, helloPatience(c.id), errBoot)
+	ctx, cancel := context.WithTimeoutCause(ctx, h.cfg.hello(c.id), errBoot)
 	defer cancel()
 	m, p, err := h.place(k.ram, 0)
 	if err != nil {
@@ -160,7 +170,7 @@ func (h *Host) bootOnce(ctx context.Context, c *chosen, k kind, image *os.File) 
 		return nil, because(ctx, err)
 	}
 	m.talk(mux.New(m.vm.Agent(), true, guest.Streams()...))
-	hello, err := m.hear(ctx, guest.Hello, helloPatience(c.id))
+	hello, err := m.hear(ctx, guest.Hello, h.cfg.hello(c.id))
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +236,7 @@ func (k kind) orders() []byte {
 	if start.File != "" { // process 1 deletes it
 		r.Files = []tier.File{{Path: start.File, Content: start.Text}}
 	}
-	b := r.AppendProgram(appendNature(nil, sallyport.DefaultLimits(), k.leads), tier.Environment(r.Env, false))
+	b := r.AppendProgram(appendNature(nil, sallyport.DefaultLimits(), k.leads), tier.Environment(r.Env, false, k.ram))
 	return payload.Append(b, payload.Ahead, nil)
 }
 

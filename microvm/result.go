@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -33,6 +34,9 @@ func (u *run) conclude() (tier.Result, error) {
 	if e := u.ending; e != nil {
 		res.PeakMemory = int64(min(e.Peak, uint64(u.m.bounds.Memory)))
 		res.LimitsHit = limitsHit(*e)
+	}
+	if u.full && !slices.Contains(res.LimitsHit, tier.LimitDisk) {
+		res.LimitsHit = append(res.LimitsHit, tier.LimitDisk)
 	}
 	if res.Truncated {
 		res.LimitsHit = append(res.LimitsHit, tier.LimitOutput)
@@ -98,7 +102,7 @@ func (u *run) concluded(res tier.Result, oom bool) (tier.Result, error) {
 
 func (u *run) sandboxError(cause error) error {
 	err := tier.Broken(cause, u.started)
-	if err == cause { // the caller's
+	if err == cause { //nolint:errorlint // the caller's own, as it is
 		return err
 	}
 	slog.Error("sandbox failed", "sandbox", u.id, "cause", cause, "started", u.started)

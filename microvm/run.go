@@ -38,6 +38,7 @@ type run struct {
 	status  *unix.WaitStatus // of the program
 	failed  *tier.StartFailure
 	over    bool // process 1 said that nothing of the run is left
+	full    bool // its disk was, at the end
 	ending  *guest.Ending
 	denied  []string // that the sandbox's own proxy refused
 	output  tier.Artifacts
@@ -169,7 +170,7 @@ func (u *run) environment(own []string) []string {
 	if u.way.trusted() != nil {
 		own = append(tier.Trust(), own...)
 	}
-	return tier.Environment(own, false)
+	return tier.Environment(own, false, u.r.Limits.Memory)
 }
 
 // orders are what process 1 is told. Where an interpreter waits for nothing but its
@@ -307,6 +308,8 @@ func (u *run) note(rec payload.Record) bool {
 			return true
 		}
 		u.status = &ws
+	case payload.Full:
+		u.full = true
 	case payload.Failed:
 		if u.started { // so that nobody takes it for a program that did nothing
 			u.end = errUndue

@@ -70,12 +70,7 @@ func TestRun(t *testing.T) {
 		"traced": {r: request("python3", "-c", "import ctypes, os; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0), flush=True); os.kill(os.getpid(), 11)"), want: func(r tier.Result) bool {
 			return string(r.Stdout) == "0\n" && r.ExitCode == 139 && r.Signal == "SIGSEGV"
 		}},
-		"memory": {r: request("python3", "-c", "x = bytearray(200 << 20)"), alter: func(l *sallyport.Limits) { l.Memory = 64 << 20 }, want: func(r tier.Result) bool { return r.KilledBy == tier.KilledByMemory && r.PeakMemory > 60<<20 }},
-		"shared": {r: request("python3", "-c", "import mmap\nm = mmap.mmap(-1, 160 << 20)\nfor i in range(0, len(m), 4096): m[i] = 1"), alter: func(l *sallyport.Limits) { l.Memory = 96 << 20 }, want: func(r tier.Result) bool { return r.KilledBy == tier.KilledByMemory }},
-		"within": {r: request("python3", "-c", "x = bytearray(112 << 20); print(len(x))"), alter: func(l *sallyport.Limits) { l.Memory = 128 << 20 }, want: func(r tier.Result) bool { return r.ExitCode == 0 && r.KilledBy == "" }},
-		"disk": {r: request("sh", "-c", "head -c 80000000 /dev/zero >big; rm big; df -k /tmp | tail -1"), want: func(r tier.Result) bool {
-			return strings.Join(r.LimitsHit, "") == tier.LimitDisk && strings.Contains(string(r.Stdout), " 65536 ")
-		}},
+		"shared":    {r: request("python3", "-c", "import mmap\nm = mmap.mmap(-1, 160 << 20)\nfor i in range(0, len(m), 4096): m[i] = 1"), alter: func(l *sallyport.Limits) { l.Memory = 96 << 20 }, want: func(r tier.Result) bool { return r.KilledBy == tier.KilledByMemory }},
 		"artifacts": {r: request("sh", "-c", "echo x >$SALLYPORT_OUTPUT/a.txt"), want: func(r tier.Result) bool { return len(r.Output.Files) == 1 && r.Output.Files[0].Path == "a.txt" }},
 		"a refusal": {r: request("curl", "-s", "http://example.com/"), want: func(r tier.Result) bool {
 			return len(r.Connections) == 1 && strings.Contains(string(r.Stdout), "egress_denied")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -161,16 +162,13 @@ func (s *Session) Begin(callID string, within time.Duration) error {
 // ends, so that nobody waits for a deaf one.
 type orders struct{ m *machine }
 
-const (
-	orderPatience = 10 * time.Second
-	orderPiece    = 64 << 10
-)
+const orderPiece = 64 << 10
 
 // Write implements io.Writer.
 func (o orders) Write(b []byte) (n int, err error) {
 	to := o.m.mux.Stream(guest.Orders)
 	for len(b) > 0 && err == nil {
-		late := time.AfterFunc(orderPatience, func() { _ = o.m.mux.Close() })
+		late := time.AfterFunc(o.m.h.deafAfter, func() { _ = o.m.mux.Close() })
 		var k int
 		k, err = to.Write(b[:min(len(b), orderPiece)])
 		late.Stop()
@@ -236,7 +234,11 @@ func (s *Session) ask(patience time.Duration) bool {
 			return true
 		}
 		s.last, s.over = e, rec.Kind == guest.Ended
-		s.hit = append(s.hit, limitsHit(e)...)
+		for _, hit := range limitsHit(e) {
+			if !slices.Contains(s.hit, hit) {
+				s.hit = append(s.hit, hit)
+			}
+		}
 		return true
 	case <-late.C:
 		return false

@@ -101,12 +101,6 @@ func (m *machine) rehearse() error {
 	return err
 }
 
-func (h *Host) decided() *chosen {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.chosen
-}
-
 // letGo destroys a machine that nobody waits for.
 func (h *Host) letGo(m *machine) {
 	if err := m.destroy(); err != nil {

@@ -9,7 +9,11 @@ import (
 
 // limits are two traces of the guest's kernel, of system calls that were refused
 // for want of processes, and of space: a program can neither see nor stop them.
-type limits struct{ forks, writes traced }
+type limits struct {
+	forks, writes traced
+
+	again bool // they are asked more than once: see hit
+}
 
 // A traced is one trace. The zero value tells nothing.
 type traced struct {
@@ -24,7 +28,7 @@ func watchLimits() limits {
 	if unix.Mount("tracefs", tracing, "tracefs", 0, "") != nil {
 		return limits{}
 	}
-	return limits{trace("forks", "ret == -11 && ("+makesTasks+")"), trace("writes", "ret == -28")}
+	return limits{forks: trace("forks", "ret == -11 && ("+makesTasks+")"), writes: trace("writes", "ret == -28")}
 }
 
 // trace keeps the ends of system calls that a filter lets through.
@@ -43,10 +47,20 @@ func trace(name, filter string) (t traced) {
 	return t
 }
 
-// hit tells which limits were since it was asked last.
-func (l limits) hit() (processes, disk bool) { return l.forks.filled(), l.writes.filled() }
+// hit tells which limits were; where they are asked again, since it was asked last. To
+// empty a trace the kernel waits for others, and so for programs that leave it no time.
+func (l limits) hit() (processes, disk bool) {
+	processes, disk = l.forks.filled(), l.writes.filled()
+	if processes && l.again {
+		l.forks.empty()
+	}
+	if disk && l.again {
+		l.writes.empty()
+	}
+	return processes, disk
+}
 
-// filled tells whether a trace has, or had, something in it, and empties it.
+// filled tells whether a trace has, or had, something in it.
 func (t traced) filled() bool {
 	if t.stats == nil {
 		return false
@@ -56,7 +70,6 @@ func (t traced) filled() bool {
 	for line := range strings.Lines(string(b[:max(n, 0)])) {
 		name, count, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		if (name == "entries" || name == "overrun") && count != "0" {
-			t.empty()
 			return true
 		}
 	}

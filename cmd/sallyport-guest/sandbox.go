@@ -34,6 +34,7 @@ func (m *machine) start(l guest.Launch) error {
 	if err := m.limitMemory(l.Memory); err != nil {
 		return err
 	}
+	m.limits.again = l.Stays
 	if l.Leads {
 		if err := m.openWay(); err != nil {
 			return err

@@ -36,13 +36,8 @@ type vm struct {
 func (b Backend) start(ctx context.Context, p vmm.Place, m vmm.Machine, s vmm.Snapshot) (*vm, error) {
 	v := &vm{memory: s.Memory, size: m.Memory, words: &words{}}
 	theirs, err := v.connect()
-	defer func() {
-		for _, f := range theirs {
-			f.Close()
-		}
-	}()
 	if err != nil {
-		return nil, errors.Join(err, v.Kill())
+		return nil, errors.Join(err, closeAll(theirs), v.Kill())
 	}
 	files := append(theirs[:len(theirs):len(theirs)], s.Memory, m.Root, v.save)
 	if s.State != nil {
@@ -57,13 +52,21 @@ func (b Backend) start(ctx context.Context, p vmm.Place, m vmm.Machine, s vmm.Sn
 		Setsid: true, Pdeathsig: syscall.SIGKILL,
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 	}
-	if err := p.Start(v.cmd); err != nil {
+	err = p.Start(v.cmd)
+	if err = errors.Join(err, closeAll(theirs)); err != nil { // closed here, they end with QEMU
 		return nil, errors.Join(err, v.Kill())
 	}
 	if err := v.qmp.greet(ctx); err != nil {
 		return nil, errors.Join(v.because(err), v.Kill())
 	}
 	return v, nil
+}
+
+func closeAll(files []*os.File) (err error) {
+	for _, f := range files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
 }
 
 // connect makes what joins us to QEMU, and returns QEMU's ends, in the order of
