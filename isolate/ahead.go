@@ -20,8 +20,8 @@ type ahead struct {
 }
 
 // prepare has an isolate made ahead for the next call, if the one that ended was made of the
-// same source as the one before it.
-func (p *process) prepare(source []byte) error {
+// same source as the one before it. If that one printed, it is made ready to print.
+func (p *process) prepare(source []byte, printed bool) error {
 	again := bytes.Equal(p.last, source)
 	if p.last = source; !again {
 		return nil
@@ -32,7 +32,7 @@ func (p *process) prepare(source []byte) error {
 	}
 	p.ahead = &ahead{source, random(), conn}
 	_ = conn.SetDeadline(time.Now().Add(p.h.again)) // a closed one says so when it is used
-	head := fmt.Appendf(nil, "%s / HTTP/1.1\r\nHost: host\r\nConnection: close\r\nend: %s\r\nTransfer-Encoding: chunked\r\n\r\n", http.MethodPut, p.ahead.end)
+	head := fmt.Appendf(nil, "%s / HTTP/1.1\r\nHost: host\r\nConnection: close\r\nend: %s\r\nprints: %t\r\nTransfer-Encoding: chunked\r\n\r\n", http.MethodPut, p.ahead.end, printed)
 	b := append(net.Buffers{head}, chunk(source)...)
 	if _, err := b.WriteTo(conn); err != nil {
 		return err

@@ -38,10 +38,11 @@ func middle(b *testing.B, all []time.Duration, unit string) {
 }
 
 // Calls in processes that wait, in turns: of a module that was called before, whose
-// isolate is made ahead, and of another each time. Beside them a bare round trip to
+// isolate is made ahead, of a script that prints, and of another module each time. Beside them a bare round trip to
 // such a process, which makes no isolate.
 func BenchmarkCall(b *testing.B) {
 	h := openHost(b)
+	h.shelf.max = 3 // a process for each
 	l := sallyport.DefaultLimits()
 	took := map[string][]time.Duration{}
 	n := 0
@@ -63,6 +64,7 @@ func BenchmarkCall(b *testing.B) {
 	const code = `export default ({items}) => ({sum: items.reduce((a, b) => a + b, 0)})`
 	for b.Loop() {
 		call("same", code)
+		call("prints", `console.log('{"sum":6}')`)
 		call("another", fmt.Sprintf("%s // %d", code, n))
 		n++
 	}

@@ -9,7 +9,7 @@
 
 const { stringify, parse } = JSON;
 const { apply } = Reflect;
-const { isInteger } = Number;
+const { isSafeInteger } = Number;
 const native = console;
 const log = console.log;
 
@@ -79,7 +79,7 @@ function giveInput(head, body) {
 
 const status = (n) => {
   n = Number(n);
-  return isInteger(n) ? n & 255 : 1;
+  return isSafeInteger(n) ? n & 255 : 1;
 };
 
 function giveProcess(head, leave) {
@@ -126,7 +126,8 @@ async function run(head) {
     case 'module':
       if (typeof program.default === 'function') {
         const result = await program.default(globalThis.stdin === '' ? undefined : parse(globalThis.stdin));
-        if (result !== undefined) return stringify(result) + '\n';
+        const text = stringify(result); // undefined of what is not data
+        if (text !== undefined) return text + '\n';
       }
       return;
     case 'wasm':
@@ -181,9 +182,9 @@ export default {
       // nothing is left to wait for.
       if (result !== undefined) write('1', result);
       result = undefined;
-      mark('x' + (Number(process.exitCode ?? 0) & 255));
+      mark('x' + status(process.exitCode ?? 0));
       await Promise.race([left, new Promise(() => {})]);
     }
-    return new Response(result, { headers: { exit: String(code ?? (Number(process.exitCode ?? 0) & 255)) } });
+    return new Response(result, { headers: { exit: String(code ?? status(process.exitCode ?? 0)) } });
   },
 };

@@ -91,6 +91,7 @@ func TestFO51_ExitStatuses(t *testing.T) {
 	for code, want := range map[string]int{
 		`process.exit(0)`: 0, `process.exit(1)`: 1, `process.exit(42)`: 42, `process.exit(255)`: 255, `process.exit(256)`: 0,
 		`process.exit(124)`: 124, `process.exit(137)`: 137, `process.exitCode = 7`: 7,
+		`process.exitCode = 'x'`: 1, `process.exit(1e20)`: 1, `export default () => () => {}`: 0,
 		`try { process.exit(3) } catch {} while (false);`:                  3,
 		`setTimeout(() => process.exit(4), 1); setInterval(() => {}, 1e3)`: 4,
 		`import('node:process').then((p) => p.exit(5))`:                    5,

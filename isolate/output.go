@@ -29,7 +29,10 @@ import (
 // known word is of a call that is over, and dropped.
 const mark = '\x1e'
 
-const maxWord = 64
+const (
+	maxWord  = 64
+	maxWords = 512 // that follow a mark and are no text; host.js says up to 260
+)
 
 // An outlet takes what one call prints.
 type outlet struct {
@@ -39,6 +42,7 @@ type outlet struct {
 	told func(stderr bool, b []byte)
 
 	kept      [2][]byte
+	printed   bool // by console
 	truncated bool
 	exit      int // -1 before the program said
 	denied    []sallyport.Connection
@@ -128,8 +132,8 @@ func (t *tap) marked() error {
 
 // host takes what follows the word of the host.
 func (t *tap) host(o *outlet) error {
-	line, err := t.r.ReadString('\n')
-	switch target := strings.TrimSuffix(line, "\n"); {
+	target, err := t.words()
+	switch {
 	case err != nil:
 	case target == "":
 		t.serve(nil)
@@ -148,7 +152,7 @@ func (t *tap) obey(o *outlet) error {
 	}
 	switch c {
 	case '1', '2':
-		t.to = int(c - '1')
+		o.printed, t.to = true, int(c-'1')
 		next, err := t.r.Peek(1)
 		if err != nil {
 			return err
@@ -159,20 +163,27 @@ func (t *tap) obey(o *outlet) error {
 			}
 		}
 	case 'x':
-		n, err := t.r.ReadString('\n')
-		if err != nil {
-			return err
-		}
-		if v, err := strconv.ParseUint(n[:len(n)-1], 10, 8); err == nil {
+		n, err := t.words()
+		if v, bad := strconv.ParseUint(n, 10, 8); err == nil && bad == nil {
 			o.exit = int(v)
 		}
-		return nil
+		return err
 	}
-	_, err = t.r.ReadSlice('\n')
-	for errors.Is(err, bufio.ErrBufferFull) {
-		_, err = t.r.ReadSlice('\n')
-	}
+	_, err = t.words()
 	return err
+}
+
+// words takes the rest of a line that is no text, whatever its length. What is longer
+// than any that is meant is cut.
+func (t *tap) words() (string, error) {
+	var kept []byte
+	for {
+		b, err := t.r.ReadSlice('\n')
+		kept = append(kept, b[:min(len(b), maxWords-len(kept))]...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return strings.TrimSuffix(string(kept), "\n"), err
+		}
+	}
 }
 
 // quoted takes a JSON string, whatever its length.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -47,6 +49,7 @@ func TestMarks(t *testing.T) {
 		"after the end":   {"\x1eword 1\na\n\x1eend \nlate\n\x1eword 1\nlate\n", "a\n", "", -1},
 		"a long line":     {"\x1eword 1\n" + strings.Repeat("x", 1<<17) + "\n", strings.Repeat("x", 1<<17) + "\n", "", -1},
 		"a long text":     {"\x1eword 1\"" + strings.Repeat("x\\n", 1<<16) + "\"\n", strings.Repeat("x\n", 1<<16), "", -1},
+		"a long exit":     {"\x1eword x1" + strings.Repeat(" ", 1<<17) + "\n\x1eword 1\na\n", "a\n", "", -1},
 		"an unknown sign": {"\x1eword ?\n\x1eword 1\na\n", "a\n", "", -1},
 	} {
 		o := written(t, 1<<20, c.in)
@@ -56,6 +59,21 @@ func TestMarks(t *testing.T) {
 	}
 	if o := written(t, 3, "\x1eword 1\nabc\n\x1eword 2\"de\"\n"); string(o.kept[0]) != "abc" || string(o.kept[1]) != "de" || !o.truncated {
 		t.Errorf("beyond its bound: %q", o.kept)
+	}
+}
+
+// What is no text costs nothing, however long: a program that knows its word can write it.
+func TestTO57_EndlessMarks(t *testing.T) {
+	part := strings.Repeat("7", 1<<20)
+	for _, head := range []string{"\x1eword x", "\x1eend ", "\x1eword ?", "\x1e"} {
+		parts := append([]string{head}, slices.Repeat([]string{part}, 64)...)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		o := written(t, 1<<10, append(parts, "\n\x1eword 1\non\n")...)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 8<<20 || head != "\x1eend " && string(o.kept[0]) != "on\n" {
+			t.Errorf("after %q: %d MiB, %q", head, n>>20, o.kept[0])
+		}
 	}
 }
 

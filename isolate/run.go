@@ -241,7 +241,7 @@ func (c *call) broken(err error) (tier.Result, error) {
 		return tier.Result{}, cause
 	case exit.Status.Signaled() && exit.Status.Signal() != unix.SIGKILL: // what the program did to its runtime
 		slog.Warn("an isolate's process crashed", "sandbox", c.id, "status", exit.Status, "stderr", c.p.lastWords())
-		res.ExitCode, res.Signal, res.Receipt.Exit = 128+int(exit.Status.Signal()), unix.SignalName(exit.Status.Signal()), "signaled"
+		res.ExitCode, res.Signal, res.Receipt.Exit = 128+int(exit.Status.Signal()), tier.SignalName(exit.Status.Signal()), "signaled"
 		return res, nil
 	default:
 		slog.Error("an isolate's process failed", "sandbox", c.id, "err", err, "status", exit.Status, "stderr", c.p.lastWords())
@@ -294,7 +294,7 @@ func (c *call) letGo(source []byte) {
 	c.h.idle.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), c.h.again)
 		defer cancel()
-		if errors.Join(p.ping(ctx), p.prepare(source)) != nil {
+		if errors.Join(p.ping(ctx), p.prepare(source, c.out.printed)) != nil {
 			p.end()
 			return
 		}

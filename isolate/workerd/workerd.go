@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/hashed"
 	"sallyport.dev/sallyport/tier"
 )
 
@@ -68,12 +69,12 @@ func Find(cache string) (*os.File, error) {
 	if err != nil {
 		return nil, tier.Unavailable("run `make build` where npm is", "workerd %s, which runs V8 isolates, is not installed", Version)
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	got, err := hashed.Reader(f)
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != want.digest {
+	if got != want.digest {
 		f.Close()
 		return nil, tier.Unavailable("remove it and run `make build`", "%s is not workerd %s: its SHA-256 is %s", f.Name(), Version, got)
 	}
