@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"regexp"
 	"time"
@@ -201,9 +200,9 @@ func (s *instance) result() (tier.Result, error) {
 	}
 	switch {
 	case s.exit != nil:
-		res.ExitCode = int(min(s.exit.code, math.MaxInt32))
+		res.ExitCode = int(min(s.exit.code, maxExit))
 		if s.exit.has(guest.Trapped) {
-			res.ExitCode, res.Signal = guest.TrapCode, unix.SignalName(unix.SIGABRT)
+			res.ExitCode, res.Signal = guest.TrapCode, tier.SignalName(unix.SIGABRT)
 		}
 		if s.exit.starved() {
 			res.KilledBy = tier.KilledByMemory
@@ -218,9 +217,13 @@ func (s *instance) result() (tier.Result, error) {
 	default:
 		return res, s.sandboxError()
 	}
-	res.ExitCode, res.Signal = 128+int(unix.SIGKILL), unix.SignalName(unix.SIGKILL)
+	res.ExitCode, res.Signal = 128+int(unix.SIGKILL), tier.SignalName(unix.SIGKILL)
 	return res, nil
 }
+
+// maxExit is the highest status of a program. A module may give any number of 32 bits,
+// of which none but 0 means that all is well.
+const maxExit = 255
 
 // limitsHit names the limits that the run hit while it went on.
 func (s *instance) limitsHit() (hit []string) {

@@ -143,6 +143,12 @@ func files() {
 	os.WriteFile(os.Getenv("SALLYPORT_OUTPUT")+"/plot.png", []byte("png"), 0o644)
 	os.MkdirAll(os.Getenv("SALLYPORT_OUTPUT")+"/deep", 0o755)
 	os.WriteFile(os.Getenv("SALLYPORT_OUTPUT")+"/deep/t.txt", make([]byte, 700<<10), 0o644)
+	below := os.Getenv("SALLYPORT_OUTPUT")
+	for range 17 { // its path is too long for a result
+		below += "/" + strings.Repeat("z", 250)
+		os.Mkdir(below, 0o755)
+	}
+	os.WriteFile(below+"/z", []byte("too deep"), 0o644)
 }
 `
 
@@ -154,6 +160,11 @@ func TestStreamsAndExit(t *testing.T) {
 	res := run(t, h, r)
 	if string(res.Stdout) != "in\x00\xff\n" || string(res.Stderr) != "module|echo|a b|ü\nx" || res.ExitCode != 0 || res.Signal != "" || res.KilledBy != "" || res.LimitsHit != nil {
 		t.Errorf("stdout %q, stderr %q, %+v", res.Stdout, res.Stderr, res)
+	}
+	for _, n := range []string{"256", "-1"} { // not 0, and no number that no other tier gives
+		if res := run(t, h, request(code, "exit", n)); res.ExitCode != 255 || res.Receipt.Exit != "exited" {
+			t.Errorf("exit %s: %d, %q", n, res.ExitCode, res.Receipt.Exit)
+		}
 	}
 	for _, n := range []string{"0", "1", "7", "125", "255"} {
 		if res := run(t, h, request(code, "exit", n)); n != strconv.Itoa(res.ExitCode) || res.KilledBy != "" || res.Receipt.Exit != "exited" {

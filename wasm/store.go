@@ -2,8 +2,6 @@ package wasm
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"os"
@@ -14,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sallyport.dev/sallyport/hashed"
 	"sallyport.dev/sallyport/tier"
 )
 
@@ -48,11 +47,11 @@ func openStore(dir string, program *os.File) (store, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
 		return store{}, tier.Unavailable("remove it, or choose another", "the folder of compiled modules, %s, must be this user's, with mode 0700", dir)
 	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(program, 0, 1<<40)); err != nil {
+	sum, err := hashed.Reader(io.NewSectionReader(program, 0, 1<<40))
+	if err != nil {
 		return store{}, err
 	}
-	s := store{dir, hex.EncodeToString(sum.Sum(nil)[:8])}
+	s := store{dir, sum[:16]}
 	for _, e := range s.list() {
 		if !strings.HasSuffix(e.Name(), "-"+s.tag) {
 			_ = os.Remove(filepath.Join(dir, e.Name())) // another host may have

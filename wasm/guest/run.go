@@ -195,6 +195,9 @@ const MaxLeftOut = 100
 func (p *program) leave(report io.Writer) (err error) {
 	left, room, more := payload.MaxArtifacts, int64(payload.MaxArtifactBytes), MaxLeftOut
 	p.output.Each(func(path string, size int64, read func() []byte) bool {
+		if len(path) > payload.MaxPath {
+			return true
+		}
 		kind := payload.Artifact
 		if left == 0 || size > room {
 			kind = payload.LeftOut
