@@ -10,12 +10,9 @@
 package image
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,6 +21,7 @@ import (
 	"syscall"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/hashed"
 	"sallyport.dev/sallyport/image/debian"
 )
 
@@ -183,12 +181,12 @@ func (s *Store) verify(img Image) error {
 	if ok && seen == now {
 		return nil
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	sum, err := hashed.Reader(f)
+	if err != nil {
 		return unavailable("image "+img.Digest+" cannot be read", rebuildHint, err)
 	}
 	after, err := stampOf(f)
-	if got := "sha256-" + hex.EncodeToString(h.Sum(nil)); err != nil || got != img.Digest || after != now {
+	if got := "sha256-" + sum; err != nil || got != img.Digest || after != now {
 		return unavailable("image "+img.Digest+" was altered: its bytes are "+got, rebuildHint, err)
 	}
 	s.mu.Lock()

@@ -2,12 +2,9 @@ package image
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/hashed"
 )
 
 // building begins the names of the folders of builds that are not done.
@@ -89,7 +87,7 @@ func (s *Store) keep(t *tree, work string, img Image) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	sum, err := hashFile(raw)
+	sum, err := hashed.File(raw)
 	if err != nil {
 		return Image{}, err
 	}
@@ -104,19 +102,6 @@ func (s *Store) keep(t *tree, work string, img Image) (Image, error) {
 		return Image{}, err
 	}
 	return img, s.giveName(work, img)
-}
-
-func hashFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 func (s *Store) giveName(work string, img Image) error {

@@ -8,15 +8,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"sallyport.dev/sallyport/hashed"
 )
 
 // A Package is one Debian package.
@@ -36,7 +35,7 @@ type Archive struct {
 
 // Check compares the file with the hash that apt's signed lists give.
 func (a Archive) Check() error {
-	got, err := hashFile(a.File)
+	got, err := hashed.File(a.File)
 	if err != nil {
 		return err
 	}
@@ -52,7 +51,7 @@ func Describe(ctx context.Context, file string) (Archive, error) {
 	if err != nil {
 		return Archive{}, err
 	}
-	sum, err := hashFile(file)
+	sum, err := hashed.File(file)
 	if err != nil {
 		return Archive{}, err
 	}
@@ -122,17 +121,4 @@ func Entries(r io.Reader, take func(*tar.Header, io.Reader) error) error {
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return s[strings.LastIndexByte(s, '\n')+1:]
-}
-
-func hashFile(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sallyport.dev/sallyport/hashed"
 )
 
 func TestParseURIs(t *testing.T) {
@@ -37,7 +39,7 @@ func TestArchiveCheck(t *testing.T) {
 	if err := os.WriteFile(f, []byte("not what was signed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	sum, err := hashFile(f)
+	sum, err := hashed.File(f)
 	if err != nil {
 		t.Fatal(err)
 	}
