@@ -21,19 +21,25 @@ func served(t *testing.T) (r *Remote, listen func(name string) (*os.File, string
 	t.Cleanup(func() { r.Close() })
 	return r, func(name string) (*os.File, string) {
 		path := filepath.Join(t.TempDir(), name)
-		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.SetUnlinkOnClose(false)
-		f, err := l.File()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = l.Close()
-		t.Cleanup(func() { _ = f.Close() })
-		return f, path
+		return socketAt(t, path), path
 	}
+}
+
+// socketAt is a socket that listens, as the broker is given it.
+func socketAt(t *testing.T, path string) *os.File {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	f, err := l.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	t.Cleanup(func() { _ = f.Close() })
+	return f
 }
 
 // Whatever a sandbox asks for, what is told of it is bounded, and it costs no other

@@ -46,18 +46,7 @@ func TestRemote(t *testing.T) {
 
 	listen := func(name string) *os.File {
 		w.socket = filepath.Join(t.TempDir(), name)
-		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: w.socket, Net: "unix"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.SetUnlinkOnClose(false)
-		f, err := l.File()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = l.Close()
-		t.Cleanup(func() { _ = f.Close() })
-		return f
+		return socketAt(t, w.socket)
 	}
 	socket := listen("a")
 	end, err := r.Open(Grant{ID: "a", Rules: []string{"OK.test:80", "*.below.test:443"}, Bytes: 1 << 20, Rate: 1 << 30, Conns: 4, For: time.Minute}, socket)
