@@ -28,8 +28,9 @@ import (
 type Pins interface {
 	// GetPin returns what is pinned, or a zero Pin.
 	GetPin(ctx context.Context, server, tool string) (Pin, error)
-	// PutPin stores a pin, over an earlier one if there is one.
-	PutPin(ctx context.Context, server, tool string, p Pin) error
+	// PutPins stores pins of a server by tool, over earlier ones. It is quick with
+	// thousands: other servers wait for it. With an error, some may be stored.
+	PutPins(ctx context.Context, server string, pins map[string]Pin) error
 }
 
 // A Pin is a definition that was seen first or approved.
@@ -37,6 +38,7 @@ type Pin struct {
 	Definition json.RawMessage // nil if there is none
 	Version    string          // semantic, 1.0.0 at first sight
 	Accepted   []string        // remarks that whoever approved it has seen
+	Endpoint   string          // where its server was then, "" if nobody noted it
 }
 
 // Options say what a catalogue is made of.
@@ -83,6 +85,7 @@ type Catalog struct {
 	// changing serialises what reads pins and then publishes what follows from
 	// them. It is taken before mu.
 	changing sync.Mutex
+	firsts   Firsts // guarded by changing
 
 	mu        sync.Mutex // guards what follows, and the making of snapshots
 	profiles  map[string]profile.Profile

@@ -20,6 +20,7 @@ var _ gateway.Catalog = (*Catalog)(nil)
 type memory struct {
 	mu   sync.Mutex
 	pins map[[2]string]Pin
+	puts int
 	err  error
 }
 
@@ -29,7 +30,7 @@ func (m *memory) GetPin(_ context.Context, server, tool string) (Pin, error) {
 	return m.pins[[2]string{server, tool}], m.err
 }
 
-func (m *memory) PutPin(_ context.Context, server, tool string, p Pin) error {
+func (m *memory) PutPins(_ context.Context, server string, pins map[string]Pin) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.err != nil {
@@ -38,7 +39,10 @@ func (m *memory) PutPin(_ context.Context, server, tool string, p Pin) error {
 	if m.pins == nil {
 		m.pins = map[[2]string]Pin{}
 	}
-	m.pins[[2]string{server, tool}] = p
+	m.puts++
+	for tool, p := range pins {
+		m.pins[[2]string{server, tool}] = p
+	}
 	return nil
 }
 
@@ -99,6 +103,29 @@ func TestFO09_DefinitionIsKeptByteForByte(t *testing.T) {
 	}
 	if got.Manifest.ReadOnly || got.Manifest.Risk != nil {
 		t.Error("an upstream's hint reached the manifest")
+	}
+}
+
+// FO-28: a tool that strict clients would refuse the whole list for is shown as they
+// take it, and pinned as its server wrote it.
+func TestFO28OddToolsSpoilNoList(t *testing.T) {
+	c := open(t, Options{})
+	set(t, c, "s", tool("plain"), json.RawMessage(`{"name":"odd","title":null,"annotations":{"readOnlyHint":"yes"},"inputSchema":{"properties":{"a":true,"b":false}}}`))
+	got, err := c.Resolve("", "s__odd")
+	want := `{"name":"s__odd","annotations":{},"inputSchema":{"properties":{"a":{},"b":{"not":{}}},"type":"object"}}`
+	if err != nil || got.Status != sallyport.ToolActive || string(got.Definition) != want {
+		t.Errorf("%s: %s\nwant %s, %v", got.Status, got.Definition, want, err)
+	}
+	if w := c.Warnings(); len(w) != 1 || w[0].Tool != "odd" || !strings.HasSuffix(w[0].Reason, ": annotations.readOnlyHint, inputSchema") {
+		t.Errorf("warnings: %+v", w)
+	}
+	if c.Validate(got, json.RawMessage(`{"a":1}`)) != nil || c.Validate(got, json.RawMessage(`{"b":1}`)) == nil {
+		t.Error("its arguments are not judged as its server says")
+	}
+	digest := got.Digest
+	set(t, c, "s", tool("plain"), json.RawMessage(`{"name":"odd","inputSchema":{"type":"object","properties":{"a":{},"b":{"not":{}}}}}`))
+	if got, _ := c.Resolve("", "s__odd"); got.Status != sallyport.ToolQuarantined || got.Digest == digest {
+		t.Error("what its server wrote is not what is pinned")
 	}
 }
 

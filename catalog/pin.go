@@ -34,7 +34,7 @@ func (c *Catalog) Approve(ctx context.Context, name, want string) error {
 	}
 	pin := e.approved()
 	pin.Accepted = remarks
-	if err := c.pins.PutPin(ctx, e.tool.Origin.Server, e.tool.Origin.Name, pin); err != nil {
+	if err := c.pins.PutPins(ctx, e.tool.Origin.Server, map[string]Pin{e.tool.Origin.Name: pin}); err != nil {
 		return Unstored(err)
 	}
 	c.mu.Lock()
@@ -79,6 +79,9 @@ func (c *Catalog) find(name string) (*entry, *source, int) {
 	return nil, nil, 0
 }
 
+// Of reports whether a pin is of this server, and not of another that had its name.
+func (p Pin) Of(o sallyport.Origin) bool { return p.Endpoint == "" || p.Endpoint == o.Endpoint }
+
 // A Difference is what became of a tool since it was pinned.
 type Difference struct {
 	Lines   string // readable, one place each; "" means none
@@ -118,10 +121,11 @@ func (c *Catalog) Diff(name string) (Difference, error) {
 
 // approved is the pin that an approval makes of what the tool is now.
 func (e *entry) approved() Pin {
-	if e.pinned.Definition == nil {
-		return Pin{Definition: e.current, Version: change.First}
+	p := Pin{Definition: e.current, Version: change.First, Endpoint: e.tool.Origin.Endpoint}
+	if e.pinned.Definition != nil {
+		p.Version = change.Next(e.pinned.Version, change.Compare(e.pinned.Definition, e.current).Kind)
 	}
-	return Pin{Definition: e.current, Version: change.Next(e.pinned.Version, change.Compare(e.pinned.Definition, e.current).Kind)}
+	return p
 }
 
 // Recheck looks whether what is quarantined here because it changed was approved
@@ -143,7 +147,7 @@ func (c *Catalog) Recheck(ctx context.Context) error {
 	released := map[[2]string]Pin{}
 	for _, t := range waiting {
 		pin, err := c.pins.GetPin(ctx, t.Origin.Server, t.Origin.Name)
-		if errs = append(errs, err); err == nil && pin.Definition != nil && digest(pin.Definition) == t.Digest {
+		if errs = append(errs, err); err == nil && pin.Definition != nil && digest(pin.Definition) == t.Digest && pin.Of(t.Origin) {
 			released[[2]string{t.Origin.Server, t.Origin.Name}] = pin
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/openapi/request"
 	"sallyport.dev/sallyport/catalog/cost"
+	"sallyport.dev/sallyport/catalog/fit"
 	"sallyport.dev/sallyport/catalog/literal"
 	"sallyport.dev/sallyport/wire"
 )
@@ -64,6 +65,7 @@ func compile(raw json.RawMessage) (*checker, error) {
 		return nil, err
 	}
 	c := &checker{}
+	raw = fit.Plain(raw)
 	if v := wire.Member(raw, "$schema"); v != nil {
 		s, _ := wire.String(v)
 		_, id, _ := strings.Cut(strings.TrimSuffix(s, "#"), "://")
@@ -72,24 +74,48 @@ func compile(raw json.RawMessage) (*checker, error) {
 			return c, nil
 		}
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	err := c.under(jsonschema.Draft2020, raw)
+	for _, older := range elders {
+		if _, invalid := errors.AsType[*jsonschema.SchemaValidationError](err); !invalid || wire.Member(raw, "$schema") != nil {
+			break
+		}
+		in := &checker{warnings: []string{"its schema names no dialect and is none of 2020-12, so it is read as one of " + older.name}}
+		if in.under(older.draft, raw) == nil {
+			c, err = in, nil
+		}
+	}
 	if err != nil {
-		return nil, err
-	}
-	compiler := jsonschema.NewCompiler()
-	compiler.UseLoader(refuse{})
-	compiler.UseRegexpEngine(c.pattern)
-	const here = "tool:///schema.json"
-	if err := compiler.AddResource(here, doc); err != nil {
-		return nil, plain(err)
-	}
-	if c.schema, err = compiler.Compile(here); err != nil {
 		return nil, plain(err)
 	}
 	if c.cost, err = cost.Measure(c.schema); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// elders are the dialects in which a schema may be written that does not say in
+// which one: with lists of items, or with limits that are exclusive by true.
+var elders = []struct {
+	name  string
+	draft *jsonschema.Draft
+}{{"draft-07", jsonschema.Draft7}, {"draft-04", jsonschema.Draft4}}
+
+// under compiles a schema by its own dialect, or else by the one given.
+func (c *checker) under(draft *jsonschema.Draft, raw json.RawMessage) error {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(draft)
+	compiler.UseLoader(refuse{})
+	compiler.UseRegexpEngine(c.pattern)
+	const here = "tool:///schema.json"
+	if err := compiler.AddResource(here, doc); err != nil {
+		return err
+	}
+	c.schema, err = compiler.Compile(here)
+	return err
 }
 
 // anything stands for a pattern that linear-time matching cannot do.
@@ -177,12 +203,10 @@ func (c *checker) validate(args json.RawMessage) error {
 	if c.schema == nil {
 		return nil
 	}
-	if c.cost.Recursive {
-		if err := c.cost.Allows(literal.Depth(args)); err != nil {
-			return err
-		}
-	}
 	doc, err := literal.Decode(args)
+	if err == nil && c.cost.Wide {
+		err = cost.Within(c.schema, doc)
+	}
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,11 @@ func TestFO28_OddSchemasAreTaken(t *testing.T) {
 		{`{"$schema":"https://json-schema.org/draft/2019-09/schema","type":"object","required":["a"]}`, `{"a":1}`, `{}`},
 		{`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{"a":{"prefixItems":[{"type":"string"}]}}}`, `{"a":["x"]}`, `{"a":[1]}`},
 		{`{"$schema":"https://example.com/mine","type":"object","required":["a"]}`, `{}`, ``},
+		{`{"type":"object","properties":{"a":{"items":[{"type":"string"}]}}}`, `{"a":["x",1]}`, `{"a":[1]}`},
+		{`{"type":"object","properties":{"a":{"minimum":1,"exclusiveMinimum":true}}}`, `{"a":2}`, `{"a":1}`},
+		{`{"type":"object","properties":null,"required":null}`, `{"a":1}`, `[]`},
+		{`{"type":["object","null"],"properties":{"a":{"type":"string","enum":null}}}`, `{"a":"x"}`, `{"a":1}`},
+		{`{"$schema":null,"type":"object","required":["a"]}`, `{"a":1}`, `{}`},
 		{`{"type":"object","properties":{"a":{"pattern":"^(?!x)"}}}`, `{"a":"x"}`, `{"a":1,"a2":2}`[:0]},
 		{`{"type":"object","$defs":{"t":{"type":"object","properties":{"l":{"$ref":"#/$defs/t"},"r":{"$ref":"#/$defs/t"}},"additionalProperties":false}},"properties":{"t":{"$ref":"#/$defs/t"}}}`,
 			`{"t":{"l":{"l":{"r":{}}}}}`, `{"t":{"l":{"x":1}}}`},
@@ -166,6 +171,42 @@ func TestTO06_CostlySchemas(t *testing.T) {
 	start := time.Now()
 	if err := c.validate([]byte(deep)); err == nil || !strings.Contains(err.Error(), "schema_too_complex") || time.Since(start) > time.Minute {
 		t.Errorf("deep arguments for a schema that contains itself: %v after %v", err, time.Since(start))
+	}
+}
+
+// TO-06: what one value costs is little, and there are many: counted before it is done.
+func TestTO06_ManyArgumentsForWideSchemas(t *testing.T) {
+	list := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, ","+format, i)
+		}
+		return strings.TrimPrefix(b.String(), ",")
+	}
+	for name, tt := range map[string]struct {
+		schema, args string
+		ok           bool
+	}{
+		"a choice for each of many":         {`{"properties":{"a":{"contains":{"anyOf":[` + list(2000, `{"const":%d}`) + `]}}}}`, `{"a":[` + list(3000, "1%d") + `]}`, false},
+		"a choice for few":                  {`{"properties":{"a":{"items":{"anyOf":[` + list(2000, `{"const":%d}`) + `]}}}}`, `{"a":[7,8,9]}`, true},
+		"a wide choice beside many":         {`{"properties":{"zone":{"oneOf":[` + list(400, `{"const":"z%d"}`) + `]},"rows":{"items":{"type":["integer","null"]}}}}`, `{"zone":"z7","rows":[` + list(50_000, "%d") + `]}`, true},
+		"names against many patterns":       {`{"patternProperties":{` + list(3000, `"^x%d":{}`) + `}}`, `{` + list(300, `"x%d":1`) + `}`, false},
+		"members that are kept in mind":     {`{"unevaluatedProperties":false,"anyOf":[` + list(2000, `{"properties":{"p%d":{}}}`) + `]}`, `{` + list(2000, `"p%d":1`) + `}`, false},
+		"one of very many values, each":     {`{"properties":{"a":{"items":{"enum":[` + list(20_000, `"v%d"`) + `]}}}}`, `{"a":[` + list(5000, `"w%d"`) + `]}`, false},
+		"one of very many values":           {`{"properties":{"a":{"enum":[` + list(20_000, `"v%d"`) + `]}}}`, `{"a":"v7"}`, true},
+		"many, of a narrow schema":          {`{"properties":{"a":{"items":{"anyOf":[{"type":"integer"},{"type":"null"}]}}}}`, `{"a":[` + list(100_000, "%d") + `]}`, true},
+		"a tree, which contains itself":     {`{"$defs":{"t":{"type":"object","properties":{"l":{"$ref":"#/$defs/t"},"r":{"$ref":"#/$defs/t"}}}},"$ref":"#/$defs/t"}`, strings.Repeat(`{"l":`, 100) + `{}` + strings.Repeat(`}`, 100), true},
+		"one that asks twice at each level": {`{"$defs":{"t":{"allOf":[{"properties":{"l":{"$ref":"#/$defs/t"}}},{"properties":{"l":{"$ref":"#/$defs/t"}}}]}},"$ref":"#/$defs/t"}`, strings.Repeat(`{"l":`, 100) + `{}` + strings.Repeat(`}`, 100), false},
+	} {
+		c, err := compile([]byte(tt.schema))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		err = c.validate([]byte(tt.args))
+		if tt.ok && err != nil || !tt.ok && (err == nil || !strings.Contains(err.Error(), "schema_too_complex")) {
+			t.Errorf("%s: %.200v", name, err)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/catalog/change"
+	"sallyport.dev/sallyport/catalog/fit"
 	"sallyport.dev/sallyport/catalog/suspect"
 	"sallyport.dev/sallyport/wire"
 )
@@ -57,7 +58,7 @@ func (c *Catalog) SetListing(ctx context.Context, l Listing) error {
 	defer c.changing.Unlock()
 	s := &source{server: l.Server}
 	names, faces := c.names(l), c.faces(l.Server)
-	seen := map[string]bool{}
+	seen, firsts := map[string]bool{}, map[string]Pin{}
 	for i, raw := range l.Tools {
 		name, reason := originName(raw)
 		switch {
@@ -66,7 +67,7 @@ func (c *Catalog) SetListing(ctx context.Context, l Listing) error {
 			reason = "listed twice; the first one counts"
 		default:
 			seen[name] = true
-			e := c.take(ctx, l, name, raw, names, faces)
+			e := c.take(ctx, l, name, raw, names, faces, firsts)
 			if s.entries = append(s.entries, e); e.tool.Status == sallyport.ToolActive {
 				faces.Add(l.Server, name)
 			}
@@ -74,6 +75,7 @@ func (c *Catalog) SetListing(ctx context.Context, l Listing) error {
 		}
 		s.warnings = append(s.warnings, Warning{l.Server, name, fmt.Sprintf("tool %d of the list is refused: %s", i, reason)})
 	}
+	c.pinFirsts(ctx, s, firsts)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := c.sources[l.Server]; old != nil {
@@ -129,8 +131,9 @@ func originName(raw json.RawMessage) (name, reason string) {
 	return name, ""
 }
 
-// take makes an entry of one upstream tool and settles its pin.
-func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.RawMessage, names suspect.Names, faces *suspect.Faces) *entry {
+// take makes an entry of one upstream tool and settles its pin; what is to be pinned
+// is added to firsts.
+func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.RawMessage, names suspect.Names, faces *suspect.Faces, firsts map[string]Pin) *entry {
 	e := &entry{raw: raw, instructions: l.Instructions, tool: sallyport.Tool{
 		Name:     ExposedName(l.Server, name),
 		Version:  change.First,
@@ -144,12 +147,12 @@ func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.Raw
 	if l.Routes != nil {
 		e.tool.Origin.Backend, e.tool.Route = "openapi", l.Routes[name]
 	}
-	e.tool.Definition = rename(raw, e.tool.Name, name)
-	e.tool.Definition, e.tool.ByTask = withoutTasks(e.tool.Definition)
-	reason := e.read(raw)
+	reason, shown := e.read(raw), raw
 	if reason == "" {
+		shown = e.fit(raw)
 		e.current, reason = pinForm(raw, l.Instructions, e.tool.Route)
 	}
+	e.tool.Definition, e.tool.ByTask = withoutTasks(rename(shown, e.tool.Name, name))
 	if reason != "" {
 		e.broken = true
 		e.quarantine("malformed: " + reason)
@@ -167,7 +170,7 @@ func (c *Catalog) take(ctx context.Context, l Listing, name string, raw json.Raw
 			e.found = append(e.found, suspect.Finding{Where: "/", What: "a secret is masked in it"})
 		}
 	}
-	c.settle(ctx, e, why)
+	c.settle(ctx, e, why, firsts)
 	return e
 }
 
@@ -197,22 +200,21 @@ func (e *entry) read(raw json.RawMessage) (reason string) {
 	if !wire.IsObject(in) {
 		return fmt.Sprintf("its inputSchema is not an object but %.20s", in)
 	}
-	if v := wire.Member(in, "type"); v != nil {
-		if s, _ := wire.String(v); s != "object" {
-			return fmt.Sprintf(`its inputSchema must have "type": "object", not %.40s`, v)
-		}
+	if !fit.Object(in) {
+		return fmt.Sprintf(`its inputSchema must have "type": "object", not %.40s`, wire.Member(in, "type"))
 	}
 	e.tool.InputSchema = in
 	if out := wire.Member(raw, "outputSchema"); out != nil && !wire.IsNull(out) {
-		if !wire.IsObject(out) {
-			return fmt.Sprintf("its outputSchema is not an object but %.20s", out)
-		}
-		e.tool.OutputSchema = out
 		// One that cannot be used checks nothing: results are only flagged by it.
-		if checker, err := compile(out); err == nil {
-			e.output = checker
-		} else {
+		checker, err := compile(out)
+		switch {
+		case !wire.IsObject(out):
+			e.warnings = append(e.warnings, fmt.Sprintf("its outputSchema cannot be used: it is not an object but %.20s", out))
+		case err != nil:
+			e.tool.OutputSchema = out
 			e.warnings = append(e.warnings, "its outputSchema cannot be used: "+err.Error())
+		default:
+			e.tool.OutputSchema, e.output = out, checker
 		}
 	}
 	checker, err := compile(in)
@@ -224,13 +226,23 @@ func (e *entry) read(raw json.RawMessage) (reason string) {
 	return ""
 }
 
+// fit is what agents see of a definition that was read.
+func (e *entry) fit(raw json.RawMessage) json.RawMessage {
+	shown, changed := fit.Tool(raw)
+	if len(changed) > 0 {
+		e.warnings = append(e.warnings, "some clients would take no list with it, so agents see these otherwise, or not: "+strings.Join(changed, ", "))
+	}
+	return shown
+}
+
 func (e *entry) quarantine(reason string) {
 	e.tool.Status, e.tool.StatusReason = sallyport.ToolQuarantined, reason
 }
 
 // settle compares the tool with its pin. First sight is pinned, unless something
-// in it is grave: a human looks at that first.
-func (c *Catalog) settle(ctx context.Context, e *entry, grave string) {
+// in it is grave: a human looks at that first. What was approved so of one server is
+// not of another that has its name now.
+func (c *Catalog) settle(ctx context.Context, e *entry, grave string, firsts map[string]Pin) {
 	origin := e.tool.Origin
 	pinned, err := c.pins.GetPin(ctx, origin.Server, origin.Name)
 	switch {
@@ -240,15 +252,28 @@ func (c *Catalog) settle(ctx context.Context, e *entry, grave string) {
 		e.pinned, e.tool.Version = pinned, pinned.Version
 		if digest(pinned.Definition) != e.tool.Digest {
 			e.quarantine("its definition changed since it was pinned; look at the difference, then approve it")
+		} else if grave != "" && !pinned.Of(origin) {
+			e.quarantine("it was approved of another server of this name; " + grave)
 		}
 	case grave != "":
 		e.quarantine(grave)
 	default:
-		if err := c.pins.PutPin(ctx, origin.Server, origin.Name, e.approved()); err != nil {
-			e.quarantine("its pin cannot be stored")
-			return
-		}
 		e.pinned = e.approved()
+		firsts[origin.Name] = e.pinned
+	}
+}
+
+// pinFirsts stores the pins of what was seen for the first time.
+func (c *Catalog) pinFirsts(ctx context.Context, s *source, firsts map[string]Pin) {
+	why := c.firsts.Pin(ctx, c.pins, s.server, firsts)
+	if why == "" {
+		return
+	}
+	for _, e := range s.entries {
+		if _, first := firsts[e.tool.Origin.Name]; first {
+			e.pinned = Pin{}
+			e.quarantine(why)
+		}
 	}
 }
 

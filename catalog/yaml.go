@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/spelling"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -49,7 +50,7 @@ func (d document) parse(src []byte) (ast.Node, error) {
 			}
 		}
 		e := fault("%s:%d: %.300s", d.file, line, what)
-		e.Hint = "correct the YAML"
+		e.Hint = "correct the YAML: indentation (spaces, no tabs), quotes and colons at that line and the next"
 		return nil, e
 	}
 	var docs []ast.Node
@@ -281,36 +282,11 @@ func (d document) appendJSON(dst []byte, n ast.Node, level int) ([]byte, error) 
 
 // suggest names the key that was probably meant.
 func suggest(key string, known fields) string {
-	best, at := "", 3
-	for _, k := range slices.Sorted(maps.Keys(known)) {
-		if n := distance(key, k); n < at {
-			best, at = k, n
-		}
-	}
-	if best != "" {
+	names := slices.Sorted(maps.Keys(known))
+	if best := spelling.Closest(key, names); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
-	return "known keys: " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")
-}
-
-// distance is the number of single-letter edits between two short words.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			next := diagonal
-			if a[i] != b[j] {
-				next = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], next
-		}
-	}
-	return row[len(b)]
+	return "known keys: " + strings.Join(names, ", ")
 }
 
 func (d document) level(to **sallyport.Level) setter {

@@ -19,6 +19,7 @@ import (
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/backend/fake"
 	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/gateway/gatewaytest"
 	"sallyport.dev/sallyport/script"
 	"sallyport.dev/sallyport/store"
 	"sallyport.dev/sallyport/test/mortal"
@@ -85,7 +86,7 @@ func (w *world) live(n int, after bool) *house {
 	h.tickets = approval.New(db, db, approval.Options{})
 	build := func(who gateway.Authenticator, policies gateway.Authorizer) *gateway.Gateway {
 		return &gateway.Gateway{
-			Authenticator: who, Limiter: w, Catalog: catalogOf{}, Assessor: w, Authorizer: policies, Ledger: ledger{h.Store}, Sanitiser: plain{},
+			Authenticator: who, Limiter: w, Catalog: catalogOf{}, Assessor: w, Authorizer: policies, Ledger: ledger{h.Store}, Sanitiser: gatewaytest.Plain{},
 			Journal: w, Backends: map[string]sallyport.Backend{"fake": fake.New(w.work), "sandbox": fake.New(h.run)}, Now: time.Now,
 			Log: slog.New(slog.DiscardHandler), Tickets: h.tickets, Taints: db, Limits: gateway.CallLimits{Taint: time.Hour}, Ended: w.ended,
 		}
@@ -273,12 +274,7 @@ func (w *world) set(fn func()) {
 }
 
 func (w *world) Authenticate(_ context.Context, _, bearer string) (sallyport.Principal, error) {
-	who, ok := strings.CutPrefix(bearer, "token-of-")
-	if !ok {
-		return sallyport.Principal{}, &sallyport.Error{Code: sallyport.Unauthenticated, Message: "unknown credential"}
-	}
-	who, user, _ := strings.Cut(who, "+")
-	return sallyport.Principal{Tenant: "t", ID: who, OnBehalfOf: user}, nil
+	return gatewaytest.Principal(bearer, "t")
 }
 
 func (w *world) Admit(sallyport.Principal, int) (func(), error) { return func() {}, nil }
@@ -349,16 +345,6 @@ func (p policy) Authorize(q gateway.Question) (v gateway.Verdict, err error) {
 	return v, nil
 }
 func (policy) Generation() uint64 { return 1 }
-
-type plain struct{}
-
-func (plain) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
-	return out.Content, out.IsError, nil, nil
-}
-func (plain) Stream(string) func([]byte) string                    { return func(b []byte) string { return string(b) } }
-func (plain) Notice(_ string, n sallyport.Notice) sallyport.Notice { return n }
-func (plain) JSON(v json.RawMessage) json.RawMessage               { return v }
-func (plain) Text(s string) string                                 { return s }
 
 // approve approves a ticket.
 func (h *house) approve(id string) {

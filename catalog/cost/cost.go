@@ -1,10 +1,10 @@
 // Package cost bounds from above what it takes to hold arguments against a JSON
-// Schema, before anything is held against it.
+// Schema, before anything is held against it: once by the schema alone, and where that
+// does not tell enough, by counting what would be done with these arguments.
 package cost
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -16,17 +16,11 @@ const maxVisits = 100_000
 // maxBreadth bounds the same for one place in the arguments.
 const maxBreadth = 10_000
 
-// A Cost bounds from above what validation with one schema takes.
-//
-// One value is held against a schema and all that apply to the same place
-// (allOf, anyOf, $ref, …): breadth. Where a schema contains itself, each level
-// of the arguments can multiply that by fan, the number of those that look
-// further down.
+// A Cost is what a schema asks for by itself.
 type Cost struct {
-	breadth int
-	fan     int
-
-	Recursive bool
+	// Wide: some value may be held against so many subschemas that it must be counted
+	// how many values there are, see Within.
+	Wide bool
 }
 
 // Measure walks a compiled schema. A schema that applies to itself in the same
@@ -37,31 +31,21 @@ func Measure(s *jsonschema.Schema) (Cost, error) {
 	if m.err != nil {
 		return Cost{}, m.err
 	}
-	if m.breadth > maxBreadth || !m.Recursive && m.total[s] > maxVisits {
+	if m.breadth > maxBreadth || !m.recursive && m.total[s] > maxVisits {
 		return Cost{}, errors.New("schema_too_complex: it holds one value against too many subschemas")
 	}
-	return m.Cost, nil
-}
-
-// Allows reports whether arguments of this nesting can be validated in bounds.
-func (c Cost) Allows(depth int) error {
-	if !c.Recursive || c.fan <= 1 {
-		return nil
-	}
-	visits := c.breadth
-	for range depth {
-		if visits *= c.fan; visits > maxVisits {
-			return fmt.Errorf("schema_too_complex: arguments nested %d levels deep are too many for a schema that contains itself", depth)
-		}
-	}
-	return nil
+	return Cost{Wide: m.recursive && m.fan > 1 || m.widest > narrow}, nil
 }
 
 // reach counts what applies to the same place: all, and those that look down.
 type reach struct{ all, down int }
 
 type meter struct {
-	Cost
+	breadth   int // of those that apply to one value: the most
+	widest    int // with what else one value is compared with
+	fan       int // of those that apply to one value: how many look further down
+	recursive bool
+
 	inPlace map[*jsonschema.Schema]reach
 	open    map[*jsonschema.Schema]bool // being walked: meeting one again is recursion
 	total   map[*jsonschema.Schema]int
@@ -77,12 +61,12 @@ func (m *meter) walk(s *jsonschema.Schema) int {
 		return n
 	}
 	if m.open[s] {
-		m.Recursive = true
+		m.recursive = true
 		return 1
 	}
 	m.open[s] = true
 	r := m.reach(s, map[*jsonschema.Schema]bool{})
-	m.breadth, m.fan = max(m.breadth, r.all), max(m.fan, r.down)
+	m.breadth, m.fan, m.widest = max(m.breadth, r.all), max(m.fan, r.down), max(m.widest, r.all-1+weight(s))
 	n := 1
 	for _, list := range [][]*jsonschema.Schema{same(s), below(s)} {
 		for _, next := range list {

@@ -56,6 +56,7 @@ type Library struct {
 	// changing serialises what reads pins and then publishes what follows from
 	// them. It is taken before mu.
 	changing sync.Mutex
+	firsts   catalog.Firsts // guarded by changing
 
 	mu       sync.Mutex // guards what follows, and the making of snapshots
 	profiles map[string]profile.Profile

@@ -25,7 +25,7 @@ func filled(o library.Options) *library.Library {
 	for _, server := range []string{"b", "a"} {
 		l.SetListing(context.Background(), library.Listing{
 			Server: server, Holds: true, Endpoint: "e-" + server,
-			Resources: raws(`{"uri":"file:///readme","name":"readme","size":1.0}`, `{"uri":"HTTP://H/x","name":"odd"}`),
+			Resources: raws(`{"uri":"file:///readme","name":"readme","x-n":1.0}`, `{"uri":"HTTP://H/x","name":"odd"}`),
 			Templates: raws(`{"uriTemplate":"db://{table}","name":"rows"}`),
 			Prompts:   raws(`{"name":"hi","arguments":[{"name":"who","required":true},{"name":"how"}]}`, `{"name":"überlang"}`),
 		})
@@ -57,7 +57,7 @@ func TestFO07SameAddressAtTwoServers(t *testing.T) {
 		if err != nil || tool.Origin.Server != server || tool.Origin.Name != "file:///readme" || tool.Origin.Endpoint != "e-"+server || tool.Digest == "" {
 			t.Errorf("%+v, %v", tool, err)
 		}
-		if uri, _ := wire.String(wire.Member(tool.Definition, "uri")); uri != tool.Name || !strings.Contains(string(tool.Definition), `"size":1.0`) {
+		if uri, _ := wire.String(wire.Member(tool.Definition, "uri")); uri != tool.Name || !strings.Contains(string(tool.Definition), `"x-n":1.0`) {
 			t.Errorf("listed as %s", tool.Definition)
 		}
 	}
@@ -276,5 +276,34 @@ func BenchmarkFind(b *testing.B) {
 		if _, err := l.Find("", sallyport.Resources, "sallyport:a/db://t77"); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// FO-28: things that strict clients would refuse the whole list for are shown as they
+// take them; of one that is no thing nothing is.
+func TestFO28OddThingsSpoilNoList(t *testing.T) {
+	l := library.New(library.Options{})
+	l.SetListing(context.Background(), library.Listing{
+		Server: "a", Holds: true,
+		Resources: raws(`{"uri":"x:1"}`, `{"uri":"x:2","name":"n","mimeType":null,"size":"big"}`, `{"name":"n"}`),
+		Templates: raws(`{"uriTemplate":"x:{a}","name":null}`),
+		Prompts:   raws(`{"name":"p","description":null,"arguments":[{"name":"a","required":null},{"required":true}]}`),
+	})
+	for shelf, want := range map[sallyport.Shelf]string{
+		sallyport.Resources: `{"uri":"sallyport:a/x:1","name":"x:1"} {"uri":"sallyport:a/x:2","name":"n"} `,
+		sallyport.Templates: `{"uriTemplate":"sallyport:a/x:{a}","name":"x:{a}"} `,
+		sallyport.Prompts:   `{"name":"a__p","arguments":[{"name":"a"}]} `,
+	} {
+		list, _ := l.Shelf("", shelf)
+		got := ""
+		for _, t := range list {
+			got += string(t.Definition) + " "
+		}
+		if got != want {
+			t.Errorf("%s: %s\nwant %s", shelf, got, want)
+		}
+	}
+	if w := l.Warnings("a"); len(w) != 3 {
+		t.Errorf("warnings: %q", w)
 	}
 }

@@ -22,8 +22,9 @@ import (
 
 // A pinned thing is one with its pin.
 type pinned struct {
-	form json.RawMessage // what would be pinned on approval
-	pin  catalog.Pin
+	form     json.RawMessage // what would be pinned on approval
+	pin      catalog.Pin
+	endpoint string // of its server
 }
 
 // pinName is the name under which a thing's pin is kept, beside those of tools.
@@ -44,8 +45,9 @@ func IsHandle(name string) bool {
 	return strings.HasPrefix(name, promptHandle) || strings.HasPrefix(name, scheme)
 }
 
-// settle compares a thing with its pin. First sight is pinned.
-func (l *Library) settle(ctx context.Context, s *source, t *sallyport.Tool, raw json.RawMessage, instructions string) {
+// settle compares a thing with its pin. What is to be pinned, since nobody saw it
+// before, is added to firsts.
+func (l *Library) settle(ctx context.Context, s *source, t *sallyport.Tool, raw json.RawMessage, instructions string, firsts map[string]catalog.Pin) {
 	if l.o.Pins == nil || t.Shelf == sallyport.Resources {
 		return
 	}
@@ -56,7 +58,10 @@ func (l *Library) settle(ctx context.Context, s *source, t *sallyport.Tool, raw 
 		return
 	}
 	t.Digest = digest(form)
-	p := pinned{form: form}
+	p, disguised := pinned{form: form, endpoint: t.Origin.Endpoint}, ""
+	if t.Shelf == sallyport.Prompts {
+		disguised = lookalike.Disguised(t.Origin.Name)
+	}
 	p.pin, err = l.o.Pins.GetPin(ctx, t.Origin.Server, pinName(*t))
 	switch {
 	case err != nil:
@@ -65,18 +70,35 @@ func (l *Library) settle(ctx context.Context, s *source, t *sallyport.Tool, raw 
 		t.Version = p.pin.Version
 		if digest(p.pin.Definition) != t.Digest {
 			quarantine(t, "its definition changed since it was pinned; look at the difference, then approve it")
+		} else if disguised != "" && !p.pin.Of(t.Origin) {
+			quarantine(t, "it was approved of another server of this name; its name "+disguised)
 		}
-	case t.Shelf == sallyport.Prompts && lookalike.Disguised(t.Origin.Name) != "":
-		quarantine(t, "its name "+lookalike.Disguised(t.Origin.Name))
+	case disguised != "":
+		quarantine(t, "its name "+disguised)
 	default:
-		if err := l.o.Pins.PutPin(ctx, t.Origin.Server, pinName(*t), p.approved()); err != nil {
-			quarantine(t, "its pin cannot be stored")
-			break
-		}
 		p.pin = p.approved()
 		t.Version = p.pin.Version
+		firsts[pinName(*t)] = p.pin
 	}
 	s.pins[Handle(*t)] = p
+}
+
+// pinFirsts stores the pins of what was seen for the first time.
+func (l *Library) pinFirsts(ctx context.Context, s *source, firsts map[string]catalog.Pin) {
+	why := l.firsts.Pin(ctx, l.o.Pins, s.origin.Server, firsts)
+	if why == "" {
+		return
+	}
+	for _, list := range s.shelves {
+		for i := range list {
+			if t := &list[i]; firsts[pinName(*t)].Definition != nil {
+				quarantine(t, why)
+				p := s.pins[Handle(*t)]
+				p.pin = catalog.Pin{}
+				s.pins[Handle(*t)] = p
+			}
+		}
+	}
 }
 
 func quarantine(t *sallyport.Tool, why string) {
@@ -86,9 +108,9 @@ func quarantine(t *sallyport.Tool, why string) {
 // approved is the pin that an approval makes.
 func (p pinned) approved() catalog.Pin {
 	if p.pin.Definition == nil {
-		return catalog.Pin{Definition: p.form, Version: change.First}
+		return catalog.Pin{Definition: p.form, Version: change.First, Endpoint: p.endpoint}
 	}
-	return catalog.Pin{Definition: p.form, Version: change.Next(p.pin.Version, p.kind())}
+	return catalog.Pin{Definition: p.form, Version: change.Next(p.pin.Version, p.kind()), Endpoint: p.endpoint}
 }
 
 // kind is what a change asks of callers: a compatible one reads like the old one but
@@ -177,7 +199,7 @@ func (l *Library) Approve(ctx context.Context, handle, want string) error {
 		return catalog.Moved(handle)
 	}
 	pin := p.approved()
-	if err := l.o.Pins.PutPin(ctx, t.Origin.Server, pinName(t), pin); err != nil {
+	if err := l.o.Pins.PutPins(ctx, t.Origin.Server, map[string]catalog.Pin{pinName(t): pin}); err != nil {
 		return catalog.Unstored(err)
 	}
 	l.release(map[string]catalog.Pin{handle: pin})
@@ -194,7 +216,7 @@ func (l *Library) Recheck(ctx context.Context) error {
 	released, errs := map[string]catalog.Pin{}, []error(nil)
 	for _, t := range l.Waiting() {
 		pin, err := l.o.Pins.GetPin(ctx, t.Origin.Server, pinName(t))
-		if errs = append(errs, err); err == nil && pin.Definition != nil && digest(pin.Definition) == t.Digest {
+		if errs = append(errs, err); err == nil && pin.Definition != nil && digest(pin.Definition) == t.Digest && pin.Of(t.Origin) {
 			released[t.Name] = pin
 		}
 	}

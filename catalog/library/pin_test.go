@@ -25,13 +25,15 @@ func (p *pins) GetPin(_ context.Context, server, tool string) (catalog.Pin, erro
 	return p.m[[2]string{server, tool}], p.ill
 }
 
-func (p *pins) PutPin(_ context.Context, server, tool string, d catalog.Pin) error {
+func (p *pins) PutPins(_ context.Context, server string, all map[string]catalog.Pin) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.m == nil {
 		p.m = map[[2]string]catalog.Pin{}
 	}
-	p.m[[2]string{server, tool}] = d
+	for tool, d := range all {
+		p.m[[2]string{server, tool}] = d
+	}
 	return p.ill
 }
 

@@ -138,7 +138,9 @@ var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "
 // typeOf words a schema; optional says that {} fits it.
 func typeOf(schema json.RawMessage) (text string, optional bool) {
 	var root any
-	if json.Unmarshal(schema, &root) != nil {
+	in := json.NewDecoder(bytes.NewReader(schema))
+	in.UseNumber() // numbers stay as they are written
+	if in.Decode(&root) != nil {
 		return "object", true
 	}
 	w := writer{root: root}

@@ -19,8 +19,8 @@ func TestOf(t *testing.T) {
 		`tools["my-server"]["do-it"](arguments?: Record<string, any>): Promise<string | object>`: {
 			Name: "my-server__do-it", InputSchema: json.RawMessage(`{"type":"object"}`),
 		},
-		`tools.bare(arguments?: { "a b"?: "x" | 1 | null; list?: string[]; }): Promise<string | object>`: {
-			Name: "s__bare", Alias: "bare", InputSchema: json.RawMessage(`{"properties":{"a b":{"enum":["x",1,null]},"list":{"type":"array","items":{"type":"string"}}}}`),
+		`tools.bare(arguments?: { "a b"?: "x" | 1 | null | 9007199254740993; list?: string[]; }): Promise<string | object>`: {
+			Name: "s__bare", Alias: "bare", InputSchema: json.RawMessage(`{"properties":{"a b":{"enum":["x",1,null,9007199254740993]},"list":{"type":"array","items":{"type":"string"}}}}`),
 		},
 		`tools.t(arguments?: { map?: Record<string, number>; node?: { next?: any; value?: string | null; }; }): Promise<string | object>`: {
 			Name: "t", InputSchema: json.RawMessage(`{"type":"object","$defs":{"none":{}},"properties":{"map":{"type":"object","additionalProperties":{"type":"number"}},
