@@ -73,7 +73,7 @@ func TestFO33_CancelledWhileWaiting(t *testing.T) {
 				t.Errorf("a later approval: %v", err)
 			}
 			req.Ticket = ticket
-			if _, err := s.Call(t.Context(), req); sallyport.CodeOf(err) != sallyport.Rejected || len(s.ran) != 0 {
+			if _, err := s.Call(t.Context(), req); sallyport.CodeOf(err) != sallyport.Canceled || len(s.ran) != 0 {
 				t.Errorf("resumed all the same: %v, ran %d", err, len(s.ran))
 			}
 			if s.onRecord(t, `"cancelled_by":"`+tt.by+`"`) != 1 {
@@ -121,7 +121,7 @@ func TestFO33_ApprovedAndCancelled(t *testing.T) {
 	}
 	req := request("pay", `{}`)
 	req.Ticket = id
-	if _, err := s.Call(t.Context(), req); sallyport.CodeOf(err) != sallyport.Rejected || len(s.ran) != 0 {
+	if _, err := s.Call(t.Context(), req); sallyport.CodeOf(err) != sallyport.Canceled || len(s.ran) != 0 {
 		t.Errorf("%v, ran %d", err, len(s.ran))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/audit/audittest"
 	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/gateway/gatewaytest"
 	"sallyport.dev/sallyport/store"
 	"sallyport.dev/sallyport/store/sqlite"
 )
@@ -71,7 +72,7 @@ func newStand(t *testing.T, rules store.TicketRules) *stand {
 		return sallyport.Output{Content: json.RawMessage(`{"content":[{"type":"text","text":"done"}]}`)}, nil
 	}
 	s.Gateway = &gateway.Gateway{
-		Authenticator: s, Limiter: s, Catalog: tools{s}, Assessor: s, Authorizer: policies{s}, Ledger: s.db, Tickets: s.engine, Sanitiser: plain{},
+		Authenticator: s, Limiter: s, Catalog: tools{s}, Assessor: s, Authorizer: policies{s}, Ledger: s.db, Tickets: s.engine, Sanitiser: gatewaytest.Plain{},
 		Journal: journal, Backends: map[string]sallyport.Backend{"fake": backend{s}}, Now: time.Now, Log: slog.New(slog.NewTextHandler(&s.log, nil)),
 		Image: "image",
 	}
@@ -182,16 +183,6 @@ func (b backend) Run(ctx context.Context, j sallyport.Job) (sallyport.Output, er
 	}
 	return b.run(ctx, j)
 }
-
-type plain struct{}
-
-func (plain) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
-	return out.Content, out.IsError, nil, nil
-}
-func (plain) Stream(string) func([]byte) string                    { return func(b []byte) string { return string(b) } }
-func (plain) Notice(_ string, n sallyport.Notice) sallyport.Notice { return n }
-func (plain) JSON(v json.RawMessage) json.RawMessage               { return v }
-func (plain) Text(s string) string                                 { return s }
 
 func request(tool, args string) sallyport.Request {
 	return sallyport.Request{Credential: "token", Door: "test",

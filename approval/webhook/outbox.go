@@ -339,9 +339,6 @@ func Prune(ctx context.Context, moves Moves, now func() time.Time, log *slog.Log
 	}
 }
 
-// Hooks are those that messages are sent to.
-func (b *Outbox) Hooks() []Hook { return b.hooks }
-
 // Counts counts the outbox, by hook and state.
 func (b *Outbox) Counts(ctx context.Context) ([]store.NoticeCount, error) {
 	return b.notices.CountNotices(ctx, b.tenant)

@@ -206,7 +206,7 @@ func (w *world) run(o webhook.Options, hooks ...webhook.Hook) *webhook.Outbox {
 	done := make(chan struct{})
 	go func() { defer close(done); b.Run(ctx) }()
 	w.Cleanup(func() { cancel(); <-done })
-	for _, h := range b.Hooks() { // it begins with what happens from now on
+	for _, h := range hooks { // it begins with what happens from now on
 		w.eventually("the outbox of "+h.Name, func() bool {
 			_, at, err := w.db.Swept(w.Context(), "t", h.Name)
 			return err == nil && !at.IsZero()
