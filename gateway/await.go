@@ -9,6 +9,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway/ending"
 	"sallyport.dev/sallyport/gateway/refusal"
+	"sallyport.dev/sallyport/gateway/standing"
 	"sallyport.dev/sallyport/pause"
 )
 
@@ -23,6 +24,8 @@ import (
 // that merely ended leaves the ticket of a caller who can come back, by key or
 // ticket; so does a gateway that stops.
 func (g *Gateway) Await(ctx context.Context, req sallyport.Request, wait time.Duration, waiting func(*sallyport.Error)) (sallyport.Result, error) {
+	ctx, _, over := standing.Watch(ctx, g.Authenticator, req)
+	defer over()
 	human, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	running, cancel := context.WithTimeout(ctx, cmp.Or(g.Limits.InFlight, 10*time.Second))
@@ -71,10 +74,10 @@ func (g *Gateway) leave(ctx context.Context, req sallyport.Request, pending *sal
 	if by == "" && ending.Deserted(req) {
 		by = "disconnect"
 	}
-	if by == "" || by == "shutdown" || by != "client" && w.returns || w.asks || w.who.ID == "" {
+	if by == "" || by == "shutdown" || by != "client" && by != standing.Lost && w.returns || w.asks || w.who.ID == "" {
 		return pending
 	}
-	_, err := g.Tickets.Withdraw(context.WithoutCancel(ctx), w.who, pending.Ticket, "cancelled by the "+by)
+	_, err := g.Tickets.Withdraw(context.WithoutCancel(ctx), w.who, pending.Ticket, refusal.CancelledBy(by))
 	if err != nil && sallyport.CodeOf(err) != sallyport.Conflict {
 		g.Log.Error("cannot take a ticket back", "ticket", pending.Ticket, "call", req.CallID, "err", err)
 	}
@@ -98,8 +101,8 @@ func (g *Gateway) takenBack(req sallyport.Request, who sallyport.Principal, tick
 	return e
 }
 
-// Withdraw takes back the caller's own ticket that req names. Where the call that was
-// approved runs by now, it is cancelled.
+// Withdraw takes back the caller's own ticket that req names, approved or not. Where the
+// call that was approved runs by now, it is cancelled.
 func (g *Gateway) Withdraw(ctx context.Context, req sallyport.Request) error {
 	who, err := g.Identify(ctx, req.Credential, req.Profile)
 	if err != nil {
@@ -109,7 +112,7 @@ func (g *Gateway) Withdraw(ctx context.Context, req sallyport.Request) error {
 	if err != nil {
 		return err
 	}
-	_, err = g.Tickets.Withdraw(ctx, who, t.ID, "cancelled by the client")
+	_, err = g.Tickets.Withdraw(ctx, who, t.ID, refusal.CancelledBy("client"))
 	if err == nil {
 		req.CallID, req.Operation = t.CallID, sallyport.Operation{Kind: sallyport.CallTool, Target: t.Binding.Tool}
 		_ = g.takenBack(req, who, t.ID, "client") // what the call's own answer says
@@ -121,8 +124,7 @@ func (g *Gateway) Withdraw(ctx context.Context, req sallyport.Request) error {
 	return at(sallyport.Approve, err)
 }
 
-// stop cancels the call that a ticket was for, if it runs, wherever that is. It does not
-// wait for its end.
+// stop cancels the call that a ticket was for, wherever it runs, and does not wait for its end.
 func (g *Gateway) stop(ctx context.Context, t sallyport.Ticket) error {
 	r, err := g.Ledger.Find(ctx, sallyport.ReservationKey{Tenant: t.Binding.Tenant, Principal: t.Binding.Principal, Tool: t.Binding.Tool, Key: t.Key})
 	if err != nil || g.Held == nil || r == nil || r.State != sallyport.Executing || r.Ticket != t.ID {

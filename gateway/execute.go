@@ -11,6 +11,7 @@ import (
 	"sallyport.dev/sallyport/gateway/keys"
 	"sallyport.dev/sallyport/gateway/lease"
 	"sallyport.dev/sallyport/gateway/outbound"
+	"sallyport.dev/sallyport/gateway/standing"
 	"sallyport.dev/sallyport/gateway/talk"
 	"sallyport.dev/sallyport/tier/choose"
 )
@@ -54,8 +55,9 @@ func (g *Gateway) execute(ctx context.Context, rec *record, j job) (output, erro
 	if err := l.Holds(ctx, g.Now()); err != nil {
 		return output{}, rec.failed(ctx, j.risk.Mutating(), err)
 	}
-	calm := g.lasts(ctx, rec, j, func() error { return g.begin(ctx, rec, j, l) })
+	calm := g.lasts(rec, j, func() error { return g.begin(ctx, rec, j, l) })
 	defer calm()
+	rec.room = g.Room.Part(rec.Tenant + "/" + j.tool.Origin.Server)
 	out, err := b.Run(ctx, g.jobFor(ctx, rec, j, timeout, asker))
 	calm()
 	rec.Asked = asker.Asked()
@@ -67,13 +69,14 @@ func (g *Gateway) execute(ctx context.Context, rec *record, j job) (output, erro
 	return output{Output: out, tool: j.tool, at: g.Now()}, nil
 }
 
-// stoppable is a context that ends when the caller takes the call's ticket back.
+// stoppable ends when the caller takes the call's ticket back, or was stopped itself.
 func (g *Gateway) stoppable(ctx context.Context, rec *record, j job) (whole context.Context, over func()) {
+	whole, cancel, watched := standing.Watch(ctx, g.Authenticator, j.req)
 	if g.Held == nil || j.ticket.ID == "" {
-		return ctx, func() {}
+		return whole, watched
 	}
-	whole, cancel := context.WithCancelCause(ctx)
-	return whole, g.Held.Underway(rec.CallID, cancel)
+	ended := g.Held.Underway(rec.CallID, cancel)
+	return whole, func() { ended(); watched() }
 }
 
 func isolationOf(b sallyport.Backend, t sallyport.Tool) string {
@@ -115,7 +118,7 @@ func (g *Gateway) jobFor(ctx context.Context, rec *record, j job, timeout time.D
 	out := sallyport.Job{
 		CallID: rec.CallID, Kind: j.req.Operation.Kind, Who: j.who, Tool: j.tool, Args: j.canonical, Key: keys.Forwarded(j.key), Reserved: j.key, Saga: j.req.Saga, Since: rec.Started, Ticket: j.ticket.ID, Profile: j.req.Profile,
 		Tier: j.tier, TierReason: rec.TierReason, Limits: choose.Limits(j.tool, g.Sandbox, j.tier), Egress: j.egress, Timeout: timeout, Trace: rec.Trace,
-		Watched: j.req.Watched, Level: j.req.Level, Transfer: j.req.Transfer,
+		Room: rec.room.Take, Watched: j.req.Watched, Level: j.req.Level, Transfer: j.req.Transfer,
 		Notify: talk.Notifier(g.Sanitiser, rec.reader(), j.req.Notify, func(found []string) error { return g.taint(ctx, rec, j.tool, found) }),
 	}
 	out.TraceState, out.Baggage = rec.TraceState, rec.Baggage

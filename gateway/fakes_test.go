@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/gatewaytest"
 	"sallyport.dev/sallyport/pause"
 )
 
@@ -57,17 +58,7 @@ func newWorld(t *testing.T) *world {
 func quote(s string) string { b, _ := json.Marshal(s); return string(b) }
 
 func (w *world) Authenticate(_ context.Context, _, bearer string) (sallyport.Principal, error) {
-	who, ok := strings.CutPrefix(bearer, "token-of-")
-	if !ok {
-		return sallyport.Principal{}, &sallyport.Error{Code: sallyport.Unauthenticated, Message: "unknown credential"}
-	}
-	p := sallyport.Principal{Tenant: "t1"} // token-of-AGENT[@TENANT][+USER]
-	who, p.OnBehalfOf, _ = strings.Cut(who, "+")
-	p.ID, who, ok = strings.Cut(who, "@")
-	if ok {
-		p.Tenant = who
-	}
-	return p, nil
+	return gatewaytest.Principal(bearer, "t1")
 }
 
 func (w *world) Admit(_ sallyport.Principal, size int) (func(), error) {
@@ -154,15 +145,7 @@ func (b backendFake) Run(ctx context.Context, j sallyport.Job) (sallyport.Output
 	return b.w.run(ctx, j)
 }
 
-type plain struct{}
-
-func (plain) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
-	return out.Content, out.IsError, nil, nil
-}
-func (plain) Stream(string) func([]byte) string                    { return func(b []byte) string { return string(b) } }
-func (plain) Notice(_ string, n sallyport.Notice) sallyport.Notice { return n }
-func (plain) JSON(v json.RawMessage) json.RawMessage               { return v }
-func (plain) Text(s string) string                                 { return s }
+type plain = gatewaytest.Plain
 
 // memory is a ledger in memory, for the logic of the path. The real one, and
 // what it promises, is tested in store/.

@@ -9,6 +9,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gateway/outbound"
 	"sallyport.dev/sallyport/gateway/repeat"
+	"sallyport.dev/sallyport/limit/bulk"
 )
 
 // A Gateway takes calls from every door to every backend. There is no other
@@ -37,6 +38,7 @@ type Gateway struct {
 	Estimator Estimator          // without it no ticket tells how many rows a call would touch
 	Library   Library            // without it there is nothing to read
 	Held      Held               // without it no client can come back with answers
+	Room      *bulk.Room         // of large answers; without it there is no bound
 
 	// What the operator chose. Zero fields mean what they say.
 	Limits       CallLimits
@@ -113,7 +115,7 @@ func (g *Gateway) Call(ctx context.Context, req sallyport.Request) (res sallypor
 	}
 	job, err := g.approve(ctx, rec, claim)
 	if err != nil {
-		return res, err
+		return sallyport.Result{At: job.ticket.DecidedAt}, err
 	}
 	out, err := g.execute(ctx, rec, job)
 	if err != nil {

@@ -303,7 +303,7 @@ func TestApprovalResult(t *testing.T) {
 func TestTicketStates(t *testing.T) {
 	for state, want := range map[sallyport.TicketState]sallyport.Code{
 		sallyport.TicketRejected: sallyport.Rejected, sallyport.TicketExpired: sallyport.Rejected,
-		sallyport.TicketVoid: sallyport.Rejected, sallyport.TicketWithdrawn: sallyport.Rejected,
+		sallyport.TicketVoid: sallyport.Rejected, sallyport.TicketWithdrawn: sallyport.Canceled,
 	} {
 		w := newWorld(t)
 		w.risk.Irreversible = true

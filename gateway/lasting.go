@@ -15,7 +15,7 @@ import (
 // lasts has a call that takes long become one whose outcome is found later, where its
 // caller takes that. stop returns when that is over; it must be called before what the
 // record owes the ledger is looked at.
-func (g *Gateway) lasts(ctx context.Context, rec *record, j job, begin func() error) (stop func()) {
+func (g *Gateway) lasts(rec *record, j job, begin func() error) (stop func()) {
 	if j.req.Lasts == nil || !j.req.Tasks {
 		return func() {}
 	}

@@ -237,20 +237,39 @@ func two(t *testing.T, w *world) (first *held.Calls, second *Gateway, reachable 
 	}
 }
 
-// An answer is only taken where the call would still be let go on: by today's policies,
-// for its caller as known today, at whichever gateway the client comes to.
-func TestAnswersAreJudgedByWhatHoldsNow(t *testing.T) {
+// A pair is two gateways of one database, and a call that became a task of the first and
+// whose server is about to ask.
+type pair struct {
+	*world
+	first     *held.Calls
+	second    *Gateway
+	reachable func(bool) // the first, for the second; at first it is
+	release   chan<- error
+	req       sallyport.Request
+	task      string
+}
+
+func taskThatAsks(t *testing.T) pair {
+	t.Helper()
 	w, _, release := lasting(t)
-	first, second, reachable := two(t, w)
-	reachable(true)
-	req := able(call(`{"n":1}`))
+	p := pair{world: w, release: release, req: able(call(`{"n":1}`))}
+	p.first, p.second, p.reachable = two(t, w)
+	p.reachable(true)
 	begin, run := make(chan struct{}), w.run
 	w.run = func(ctx context.Context, j sallyport.Job) (sallyport.Output, error) {
 		<-begin
 		return run(ctx, j)
 	}
-	name := become(t, w, first, req)
+	p.task = become(t, w, p.first, p.req)
 	close(begin)
+	return p
+}
+
+// An answer is only taken where the call would still be let go on: by today's policies,
+// for its caller as known today, at whichever gateway the client comes to.
+func TestAnswersAreJudgedByWhatHoldsNow(t *testing.T) {
+	p := taskThatAsks(t)
+	w, second, req, name := p.world, p.second, p.req, p.task
 	answers := map[string]json.RawMessage{}
 	await.That(t, "it asks", func() bool {
 		got, err := ask(req, w.Gateway, name)
@@ -287,23 +306,14 @@ func TestAnswersAreJudgedByWhatHoldsNow(t *testing.T) {
 		got, err := ask(req, w.Gateway, name)
 		return err == nil && len(got.Questions) == 1 && answers[got.Questions[0].Key] == nil
 	})
-	release <- nil
+	p.release <- nil
 }
 
 // What a task asks is answered by whichever gateway its client comes to, each question
 // under a key of its own. When the gateway that runs it has ended, nobody knows.
 func TestTasksThatAsk(t *testing.T) {
-	w, _, release := lasting(t)
-	first, second, reachable := two(t, w)
-	reachable(true)
-	req := able(call(`{"n":1}`))
-	begin, run := make(chan struct{}), w.run
-	w.run = func(ctx context.Context, j sallyport.Job) (sallyport.Output, error) {
-		<-begin
-		return run(ctx, j)
-	}
-	name := become(t, w, first, req)
-	close(begin)
+	p := taskThatAsks(t)
+	w, second, req, name := p.world, p.second, p.req, p.task
 	answers := map[string]json.RawMessage{}
 	keys := map[string]bool{}
 	await.That(t, "it has asked everything", func() bool {
@@ -320,13 +330,13 @@ func TestTasksThatAsk(t *testing.T) {
 		}
 		return len(keys) == 2 && len(got.Questions) == 0
 	})
-	release <- nil
+	p.release <- nil
 	await.That(t, "it ends", func() bool { got, err := ask(req, second, name); return err == nil && got.Content != nil })
 	if got, err := ask(req, second, name); err != nil || !strings.Contains(string(got.Content), "file:///x") || len(w.ran) != 1 {
 		t.Errorf("%s, %v, ran %d", got.Content, err, len(w.ran))
 	}
-	task := become(t, w, first, call(`{"n":2}`))
-	reachable(false)
+	task := become(t, w, p.first, call(`{"n":2}`))
+	p.reachable(false)
 	if _, err := ask(req, second, task); sallyport.CodeOf(err) != sallyport.InFlight {
 		t.Errorf("while its lease goes on: %v", err)
 	}
@@ -336,8 +346,8 @@ func TestTasksThatAsk(t *testing.T) {
 	if _, err := ask(req, second, task); sallyport.CodeOf(err) != sallyport.OutcomeUnknown {
 		t.Errorf("after its lease: %v", err)
 	}
-	_ = first.Close()
-	if _, err := first.Begin(t.Context(), takes(req), w.Call); !errors.Is(err, sallyport.ErrNotExecuted) {
+	_ = p.first.Close()
+	if _, err := p.first.Begin(t.Context(), takes(req), w.Call); !errors.Is(err, sallyport.ErrNotExecuted) {
 		t.Errorf("after the end: %v", err)
 	}
 }

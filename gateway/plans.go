@@ -12,7 +12,7 @@ func (g *Gateway) enter(ctx context.Context, rec *record, who sallyport.Principa
 	if saga == "" {
 		return nil
 	}
-	rec.Saga = clip(saga, 64)
+	rec.Saga = clip(saga, 128)
 	if g.Plans == nil {
 		return &sallyport.Error{
 			Code: sallyport.NotFound, Step: sallyport.Resolve, Message: fmt.Sprintf("unknown saga %q", rec.Saga),

@@ -17,6 +17,7 @@ import (
 	"sallyport.dev/sallyport/gateway/ending"
 	"sallyport.dev/sallyport/gateway/outbound"
 	"sallyport.dev/sallyport/gateway/refusal"
+	"sallyport.dev/sallyport/limit/bulk"
 	"sallyport.dev/sallyport/trace"
 )
 
@@ -28,7 +29,8 @@ type record struct {
 
 	secrets []sallyport.Part // of arguments that would leave
 
-	leave func() // gives the caller's slot back, once admitted
+	leave func()     // gives the caller's slot back, once admitted
+	room  *bulk.Part // for a large answer
 
 	tools uint64 // generation of the catalogue, before the tool was looked for
 
@@ -52,7 +54,7 @@ func (g *Gateway) receive(req sallyport.Request) (*record, error) {
 	}
 	return &record{g: g, Record: sallyport.Record{
 		CallID: id, Door: req.Door, Profile: req.Profile, Key: clip(req.Key, sallyport.MaxKey), Ticket: clip(req.Ticket, 128), Trace: trace.Continue(req.Trace), Parent: clip(req.Parent, 64),
-		Kind: req.Operation.Kind, Target: clip(req.Operation.Target, 128),
+		Kind: req.Operation.Kind, Target: clip(req.Operation.Target, 4<<10),
 		Path: append(make([]sallyport.Step, 0, len(sallyport.Steps)), sallyport.Receive), Started: g.Now(),
 	}}, nil
 }
@@ -102,6 +104,7 @@ func (r *record) failed(ctx context.Context, mutating bool, err error) error {
 // it. The outcome is durable before the caller sees it; if it cannot be
 // stored, the caller does not see it.
 func (r *record) respond(ctx context.Context, res *sallyport.Result, err *error) {
+	defer r.room.Close()
 	if p := recover(); p != nil {
 		r.g.Log.Error("panic in a call", "call", r.CallID, "panic", p, "stack", string(debug.Stack()))
 		*err = &sallyport.Error{Code: sallyport.Internal, Step: r.last(), Message: "internal error", Err: fmt.Errorf("panic: %v", p)}
@@ -174,13 +177,14 @@ func (r *record) last() sallyport.Step { return r.Path[len(r.Path)-1] }
 // snapshot is the record as it is now, masked wherever the caller chose the words.
 func (r *record) snapshot() sallyport.Record {
 	s := r.Record
-	if s.ToolDigest == "" { // no tool has this name
-		s.Target = r.g.Sanitiser.Text(s.Target)
+	if s.ToolDigest == "" { // no tool has this name; what is cut before it is masked may be half a secret
+		s.Target, s.Upstream = clip(r.g.Sanitiser.Text(s.Target), 128), r.g.Sanitiser.Text(s.Upstream)
 	}
-	if s.Key != "" && s.Key != s.CallID {
-		s.Key = r.g.Sanitiser.Text(s.Key)
+	for _, said := range []*string{&s.Key, &s.Ticket, &s.Saga, &s.TraceState, &s.Baggage} { // by the caller
+		if *said != "" && *said != s.CallID {
+			*said = r.g.Sanitiser.Text(*said)
+		}
 	}
-	s.TraceState, s.Baggage = r.g.Sanitiser.Text(s.TraceState), r.g.Sanitiser.Text(s.Baggage)
 	if s.Risk != nil {
 		masked := r.g.maskRisk(*s.Risk)
 		s.Risk = &masked

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/gatewaytest"
 )
 
 // TO-36: a result never crosses tenants, agents, users, tools or arguments,
@@ -87,7 +88,7 @@ func TestTO36_KeyReuse(t *testing.T) {
 	if res, err := w.Call(t.Context(), first); err != nil || !res.Replay || strings.Contains(string(res.Content), canary) {
 		t.Errorf("sanitised today: %s, %v", res.Content, err)
 	}
-	w.Sanitiser = plain{}
+	w.Sanitiser = gatewaytest.Plain{}
 	if res, err := w.Call(t.Context(), first); err != nil || !res.Replay || !strings.Contains(string(res.Content), canary) {
 		t.Errorf("the control, a replay: %s, %v", res.Content, err)
 	}
@@ -96,7 +97,7 @@ func TestTO36_KeyReuse(t *testing.T) {
 	}
 }
 
-type masking struct{ plain }
+type masking struct{ gatewaytest.Plain }
 
 func (masking) Result(string, sallyport.Tool, sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return json.RawMessage(`{"content":[]}`), false, []string{"masked"}, nil
@@ -221,10 +222,10 @@ func TestTO37_AnswerThatCannotBeUsed(t *testing.T) {
 		level     sallyport.Level
 		want      sallyport.ReservationState
 	}{
-		{"the backend sees it", broken, plain{}, sallyport.High, sallyport.Unknown},
+		{"the backend sees it", broken, gatewaytest.Plain{}, sallyport.High, sallyport.Unknown},
 		{"the sanitiser sees it", sallyport.Output{Content: broken.Content}, breaking{}, sallyport.High, sallyport.Unknown},
-		{"the tool says that it failed", honest, plain{}, sallyport.High, sallyport.Done},
-		{"the tool changes nothing", broken, plain{}, sallyport.Low, sallyport.Done},
+		{"the tool says that it failed", honest, gatewaytest.Plain{}, sallyport.High, sallyport.Done},
+		{"the tool changes nothing", broken, gatewaytest.Plain{}, sallyport.Low, sallyport.Done},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -249,7 +250,7 @@ func TestTO37_AnswerThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-type breaking struct{ plain }
+type breaking struct{ gatewaytest.Plain }
 
 func (breaking) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return out.Content, true, []string{"malformed output"}, nil

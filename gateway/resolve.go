@@ -81,7 +81,7 @@ func (g *Gateway) meant(rec *record, t *target) (name string, err error) {
 	if name, t.args, err = inner.Call(t.args); err != nil {
 		return "", err
 	}
-	rec.Target = clip(name, 128)
+	rec.Target = clip(name, 4<<10)
 	if name == sallyport.CallTools || name == ApprovalResult { // these stand for calls themselves
 		return "", refusal.Unknown(op, name)
 	}
@@ -102,8 +102,7 @@ func known(req sallyport.Request) bool {
 	return false
 }
 
-// ownTicket reads the ticket that approval_result names. A ticket of somebody
-// else is as unknown as one that never was.
+// ownTicket reads the ticket that approval_result names; somebody else's is unknown.
 func (g *Gateway) ownTicket(ctx context.Context, t target) (sallyport.Ticket, error) {
 	var in struct {
 		Ticket string `json:"ticket"`

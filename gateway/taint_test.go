@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/gateway/gatewaytest"
 	"sallyport.dev/sallyport/gateway/trust"
 )
 
@@ -139,9 +140,9 @@ func TestTO16_Controls(t *testing.T) {
 		edit func(*world)
 		held bool
 	}{
-		{"flagged by the detector", func(w *world) { w.Sanitiser = flagging{plain{}} }, true},
-		{"off", func(w *world) { w.Limits.Taint = 0; w.Sanitiser = flagging{plain{}} }, false},
-		{"no store", func(w *world) { w.Taints = nil; w.Sanitiser = flagging{plain{}} }, false},
+		{"flagged by the detector", func(w *world) { w.Sanitiser = flagging{gatewaytest.Plain{}} }, true},
+		{"off", func(w *world) { w.Limits.Taint = 0; w.Sanitiser = flagging{gatewaytest.Plain{}} }, false},
+		{"no store", func(w *world) { w.Taints = nil; w.Sanitiser = flagging{gatewaytest.Plain{}} }, false},
 		{"nothing untrusted", func(*world) {}, false},
 	} {
 		w := wild(t, &book{})
@@ -155,7 +156,7 @@ func TestTO16_Controls(t *testing.T) {
 	}
 }
 
-type flagging struct{ plain }
+type flagging struct{ gatewaytest.Plain }
 
 func (flagging) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
 	return out.Content, out.IsError, []string{trust.FlagInstructions}, nil
@@ -201,7 +202,7 @@ func (l leaky) Secrets(args json.RawMessage) ([]sallyport.Part, bool) {
 	return nil, !l.short
 }
 
-type hidesCanary struct{ plain }
+type hidesCanary struct{ gatewaytest.Plain }
 
 func (hidesCanary) Text(s string) string { return strings.ReplaceAll(s, "CANARY", "[masked]") }
 func (hidesCanary) JSON(v json.RawMessage) json.RawMessage {
@@ -288,7 +289,7 @@ func TestTO16_ErrorsAndProgress(t *testing.T) {
 		held       bool
 	}{
 		{name: "an error of a tool for strangers' words", tool: "fetch", err: words, held: true},
-		{name: "an error that seems to instruct", tool: "echo", err: words, sanitiser: flagging{plain{}}, held: true},
+		{name: "an error that seems to instruct", tool: "echo", err: words, sanitiser: flagging{gatewaytest.Plain{}}, held: true},
 		{name: "progress of a tool for strangers' words", tool: "fetch", err: &sallyport.Error{Code: sallyport.Timeout, Message: "slow"}, progress: true, held: true},
 		{name: "an error whose taint cannot be noted", tool: "fetch", err: words, full: true},
 		{name: "an error of ours", tool: "fetch", err: &sallyport.Error{Code: sallyport.Unavailable, Message: "full"}},

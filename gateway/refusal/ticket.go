@@ -3,6 +3,7 @@ package refusal
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"sallyport.dev/sallyport"
@@ -10,6 +11,12 @@ import (
 
 // NewCall is what to do where an approval is used up or no longer holds.
 const NewCall = "make a new call: it needs a new approval"
+
+const cancelledBy = "cancelled by the "
+
+// CancelledBy is why a ticket is taken back whose caller does not want the call any
+// more: "client", or what else ended the wait.
+func CancelledBy(who string) string { return cancelledBy + who }
 
 // Ticket refuses a call by its ticket; nil only for an approved ticket of exactly the
 // call whose binding has this hash.
@@ -25,11 +32,11 @@ func Ticket(t sallyport.Ticket, hash string) error {
 	case t.State == sallyport.TicketExpired:
 		e.Code, e.Message = sallyport.Rejected, "nobody decided in time, so the call is rejected"
 		e.Hint = NewCall
+	case t.State == sallyport.TicketWithdrawn, t.State == sallyport.TicketVoid && strings.HasPrefix(t.VoidReason, cancelledBy):
+		e.Code, e.Message = sallyport.Canceled, "the call was cancelled before it ran: its ticket was taken back"
+		e.Hint = NewCall
 	case t.State == sallyport.TicketVoid:
 		e.Code, e.Message = sallyport.Rejected, "the approval is void: "+cmp.Or(t.VoidReason, "it was not used in time")
-		e.Hint = NewCall
-	case t.State == sallyport.TicketWithdrawn:
-		e.Code, e.Message = sallyport.Rejected, "the ticket was withdrawn"
 		e.Hint = NewCall
 	case t.Hash != hash:
 		e.Code, e.Message = sallyport.Conflict, "the tool, where it runs or who calls changed since the ticket was opened"

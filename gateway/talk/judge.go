@@ -20,6 +20,10 @@ func (a *Asker) judge(m *matter) {
 		m.refuse(codeBadParams, "params is not an object")
 		return
 	}
+	if err := form.Exact(m.q.Params, "message", "mode", "url", "requestedSchema", "elicitationId", "messages", "systemPrompt", "maxTokens", "tools", "toolChoice", "includeContext"); err != nil {
+		m.refuse(codeBadParams, "params "+err.Error())
+		return
+	}
 	delete(params, "_meta") // of the connection to the server, not of the question
 	delete(params, "task")
 	var wrong string

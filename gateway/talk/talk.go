@@ -229,11 +229,21 @@ func (a *Asker) take(m *matter, answer sallyport.Answer) {
 		m.told.Reason = err.Error()
 	case a.o.Holds != nil && a.o.Holds(result):
 		m.dismiss("decline", "the answer holds a secret, which the server is not meant to have")
-	case a.o.Grave != nil && m.q.Method != sallyport.AskRoots && a.o.Grave(result):
+	case a.o.Grave != nil && m.q.Method != sallyport.AskRoots && a.o.Grave(m.filled(result)):
 		m.dismiss("decline", "the answer would do what a human must approve, and nobody is shown an answer: call with it as an argument")
 	default:
 		m.settle(sallyport.Answer{Result: result}, said, "")
 	}
+}
+
+// filled is what of an answer is the client's own: of a form what was filled in, which is
+// to be judged as arguments are, not as something within others.
+func (m *matter) filled(answer json.RawMessage) json.RawMessage {
+	var form struct{ Content json.RawMessage }
+	if m.q.Method == sallyport.AskUser && json.Unmarshal(answer, &form) == nil && form.Content != nil {
+		return form.Content
+	}
+	return answer
 }
 
 // prepare cleans a question and judges whether it is put to the client at all.

@@ -4,6 +4,7 @@ package form
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,6 +61,9 @@ func Read(raw json.RawMessage) (*Form, error) {
 	if err := json.Unmarshal(raw, &head); err != nil || head.Type != "object" {
 		return nil, errors.New("requestedSchema is not the schema of an object")
 	}
+	if err := Exact(raw, "type", "properties", "required"); err != nil {
+		return nil, fmt.Errorf("requestedSchema %w", err)
+	}
 	f := &Form{required: head.Required}
 	if len(head.Properties) == 0 {
 		return f, nil
@@ -70,11 +74,12 @@ func Read(raw json.RawMessage) (*Form, error) {
 	}
 	for dec.More() {
 		name, _ := dec.Token()
+		var raw json.RawMessage
 		var s schema
-		if err := dec.Decode(&s); err != nil {
+		if err := dec.Decode(&raw); err != nil || json.Unmarshal(raw, &s) != nil {
 			return nil, fmt.Errorf("the field %.40q has no schema that a form can have", name)
 		}
-		if err := s.check(); err != nil {
+		if err := cmp.Or(exactly(raw), s.check()); err != nil {
 			return nil, fmt.Errorf("the field %.40q %w", name, err)
 		}
 		if len(f.fields) == maxFields {

@@ -92,6 +92,29 @@ func TestSecret(t *testing.T) {
 	}
 }
 
+// TO-26: a form that reads as another one where case does not count is none: what is
+// judged must be what is shown.
+func TestTO26_FormsThatReadAsOthers(t *testing.T) {
+	for _, schema := range []string{
+		`{"type":"object","properties":{"password":{"type":"string"}},"Properties":{"name":{"type":"string"}}}`,
+		`{"type":"object","Properties":{"password":{"type":"string"}}}`,
+		`{"type":"object","properties":{"x":{"type":"string","title":"Password","Title":"Name"}}}`,
+		`{"type":"object","properties":{"x":{"type":"string","Title":"Password"}}}`,
+		`{"type":"object","properties":{"x":{"type":"string","title":"Password","TYPE":"boolean"}}}`,
+		`{"type":"object","properties":{"x":{"type":"string","title":"Password","enum":["a"],"Enum":null}}}`,
+		`{"type":"object","properties":{"x":{"type":"string","de\u017fcription":"Your password"}}}`,
+		`{"type":"object","properties":{"x":{"type":"array","items":{"anyOf":[{"const":"a","Const":"b"}]}}}}`,
+	} {
+		if f, err := form.Read(json.RawMessage(schema)); err == nil || !strings.Contains(err.Error(), "case-sensitive") {
+			t.Errorf("%s is a form, whose secret is %q: %v", schema, f.Secret(""), err)
+		}
+	}
+	// Names of fields are the server's own.
+	if _, err := form.Read(json.RawMessage(`{"type":"object","properties":{"Type":{"type":"string"},"type":{"type":"string"}}}`)); err != nil {
+		t.Error(err)
+	}
+}
+
 // A form may be innocent, and its message not.
 func TestFO34_SecretsInMessages(t *testing.T) {
 	one := `{"type":"object","properties":{"x":{"type":"string"}}}`
