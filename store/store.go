@@ -64,6 +64,7 @@ type Pin struct {
 	Definition json.RawMessage `json:"definition"` // byte-exact
 	Version    string          `json:"version"`    // semantic; "" is stored as 1.0.0
 	Accepted   []string        `json:"accepted"`   // remarks that whoever approved it has seen
+	Endpoint   string          `json:"endpoint"`   // where its server was then, "" if nobody noted it
 	Status     string          `json:"status"`     // the catalogue's word, e.g. "active", "quarantined"
 	ApprovedBy string          `json:"approved_by"`
 	ApprovedAt time.Time       `json:"approved_at,omitzero"`

@@ -12,14 +12,14 @@ import (
 	"sallyport.dev/sallyport/store"
 )
 
-const pinColumns = "tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at, version, accepted FROM pins"
+const pinColumns = "tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at, version, accepted, endpoint FROM pins"
 
 func scanPin(r scanner) (store.Pin, error) {
 	var p store.Pin
 	var definition []byte
 	var approved, updated int64
 	var accepted string
-	err := r.Scan(&p.Tenant, &p.Server, &p.Name, &p.Digest, &definition, &p.Status, &p.ApprovedBy, &approved, &updated, &p.Version, &accepted)
+	err := r.Scan(&p.Tenant, &p.Server, &p.Name, &p.Digest, &definition, &p.Status, &p.ApprovedBy, &approved, &updated, &p.Version, &accepted, &p.Endpoint)
 	if accepted != "" {
 		p.Accepted = strings.Split(accepted, "\n")
 	}
@@ -31,11 +31,11 @@ func scanPin(r scanner) (store.Pin, error) {
 func (s *Store) PutPins(ctx context.Context, pins []store.Pin, e sallyport.Entry) error {
 	return s.change(ctx, e, func(t *txn) error {
 		for _, p := range pins {
-			if _, err := t.exec(`INSERT INTO pins (tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at, version, accepted)
-					VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			if _, err := t.exec(`INSERT INTO pins (tenant, server, name, digest, definition, status, approved_by, approved_at, updated_at, version, accepted, endpoint)
+					VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 				ON CONFLICT (tenant, server, name) DO UPDATE SET digest = excluded.digest, definition = excluded.definition,
-					status = excluded.status, approved_by = excluded.approved_by, approved_at = excluded.approved_at, updated_at = excluded.updated_at, version = excluded.version, accepted = excluded.accepted`,
-				p.Tenant, p.Server, p.Name, p.Digest, []byte(p.Definition), p.Status, p.ApprovedBy, nanos(p.ApprovedAt), nanos(t.now), cmp.Or(p.Version, "1.0.0"), strings.Join(p.Accepted, "\n")); err != nil {
+					status = excluded.status, approved_by = excluded.approved_by, approved_at = excluded.approved_at, updated_at = excluded.updated_at, version = excluded.version, accepted = excluded.accepted, endpoint = excluded.endpoint`,
+				p.Tenant, p.Server, p.Name, p.Digest, []byte(p.Definition), p.Status, p.ApprovedBy, nanos(p.ApprovedAt), nanos(t.now), cmp.Or(p.Version, "1.0.0"), strings.Join(p.Accepted, "\n"), p.Endpoint); err != nil {
 				return err
 			}
 		}

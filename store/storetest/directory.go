@@ -65,7 +65,7 @@ func testAdmins(t *testing.T, f *fixture) {
 
 func testPins(t *testing.T, f *fixture) {
 	def := json.RawMessage("{\"name\":\"x\", \"n\":9007199254740993, \"d\":\"<\u2028>\"}")
-	p := store.Pin{Tenant: "t", Server: "s", Name: "x", Digest: "d1", Definition: def, Version: "2.1.0", Accepted: []string{"/description: a", "b"}, Status: "active", ApprovedBy: "ada", ApprovedAt: f.now()}
+	p := store.Pin{Tenant: "t", Server: "s", Name: "x", Digest: "d1", Definition: def, Version: "2.1.0", Accepted: []string{"/description: a", "b"}, Endpoint: "https://s.example/mcp", Status: "active", ApprovedBy: "ada", ApprovedAt: f.now()}
 	q := p
 	q.Name, q.Status = "y", "quarantined"
 	must(t, f.PutPins(t.Context(), []store.Pin{p, q}, f.admin(t)))
