@@ -176,6 +176,8 @@ func (g *fakeGateway) Call(ctx context.Context, req sallyport.Request) (sallypor
 		}
 	case "meta":
 		res.Content = json.RawMessage(`{ "_meta" : {"n":9007199254740993,"dev.sallyport/callId":"forged"},"content":[] ,"resultType":"complete"}`)
+	case "numbers":
+		res.Content = json.RawMessage(`{"content":[],"structuredContent":[9007199254740993]}`)
 	case "progress":
 		for _, v := range []string{"1", "1", "0.5", "9007199254740993"} {
 			req.Notify(sallyport.Notice{Method: "notifications/progress", Params: json.RawMessage(`{"progressToken":"upstream","progress":` + v + `,"total":3.0,"message":"m` + v + `"}`)})

@@ -1,8 +1,11 @@
 package mcpserver_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -79,6 +82,49 @@ func TestFO12_DuplicateIDInOneSession(t *testing.T) {
 	}
 	if got := call(`"a"`, `{"n":4}`); !strings.Contains(got, `slow {\"n\":4}`) {
 		t.Errorf("the id is free again: %s", got)
+	}
+}
+
+// A reader writes an answer to a client that sends its next request, with the same id,
+// as soon as it has read the last byte: before the handler returns.
+type reader struct {
+	*httptest.ResponseRecorder
+	next func()
+}
+
+func (r *reader) Write(b []byte) (int, error) {
+	n, err := r.ResponseRecorder.Write(b)
+	if next := r.next; strings.Contains(r.Body.String(), `"id":1`) && next != nil {
+		r.next = nil
+		next()
+	}
+	return n, err
+}
+
+// An id is free again as soon as its answer is there.
+func TestFO12_IDIsFreeOnceItsAnswerIsRead(t *testing.T) {
+	d := newDoor(t, nil)
+	session := d.open("alice")
+	for _, c := range []struct{ method, params, accept string }{
+		{"ping", `{}`, ""}, {"tools/list", `{}`, ""}, {"tools/call", `{"name":"echo","arguments":{}}`, ""}, {"tools/call", `{"name":"denied"}`, ""},
+		{"tools/call", `{"name":"echo","arguments":{}}`, "Accept: text/event-stream"}, {"resources/read", `{"uri":"sallyport:a/x:1"}`, ""}, {"prompts/get", `{"name":"a__hi"}`, ""},
+	} {
+		extra := []string{session}
+		if c.accept != "" {
+			extra = append(extra, c.accept)
+		}
+		send := func(w http.ResponseWriter) {
+			ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, d.http.Listener.Addr()) // as a connection has it
+			d.server.ServeHTTP(w, d.newRequest(ctx, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"`+c.method+`","params":`+c.params+`}`, extra...))
+		}
+		second := &reader{ResponseRecorder: httptest.NewRecorder()}
+		first := &reader{httptest.NewRecorder(), func() { send(second) }}
+		if send(first); first.next != nil {
+			t.Errorf("%s %s: there was no second request: %s", c.method, c.params, first.Body)
+		}
+		if strings.Contains(second.Body.String(), "in flight") || second.Body.String() != first.Body.String() && c.accept == "" {
+			t.Errorf("%s %s: %s", c.method, c.params, second.Body)
+		}
 	}
 }
 

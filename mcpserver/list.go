@@ -9,6 +9,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/mcpserver/cursor"
 	"sallyport.dev/sallyport/mcpserver/lacks"
+	"sallyport.dev/sallyport/mcpserver/older"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -63,11 +64,14 @@ func (x *exchange) page(sight sallyport.Sight, shelf sallyport.Shelf, member str
 		size += len(list[from+i].Definition) + 1
 	}
 	b := append(append(make([]byte, 0, size), `{"`+member...), `":[`...)
-	for i := range list[from:to] {
+	for i, t := range list[from:to] {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, list[from+i].Definition...)
+		if shelf == "" && !x.modern {
+			t.Definition = older.Tool(t.Definition)
+		}
+		b = append(b, t.Definition...)
 	}
 	b = append(b, ']')
 	if to < len(list) {

@@ -76,3 +76,26 @@ func TestListsAreNeverEmptyBecauseOfAFailure(t *testing.T) {
 		t.Errorf("where there is nothing: %+v", m)
 	}
 }
+
+// Clients with sessions know structured content that is an object, and its schema;
+// stateless ones get what the server wrote.
+func TestStructuredContentThatIsNoObject(t *testing.T) {
+	d := newDoor(t, nil)
+	d.gw.tools = []sallyport.Tool{{Name: "numbers", Definition: []byte(`{"name":"numbers","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}`)}}
+	_, m := d.listed("tools/list", "")
+	if !strings.Contains(string(m.Result), `"outputSchema":{"type":"array"}`) {
+		t.Errorf("a stateless client: %s", m.Result)
+	}
+	body, headers := modern("1", "tools/call", `"name":"numbers"`)
+	if _, got := d.post(body, headers...); !strings.Contains(got, `"content":[],"structuredContent":[9007199254740993]`) {
+		t.Errorf("a stateless client: %s", got)
+	}
+	session := d.open("alice")
+	if _, got := d.post(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, session); strings.Contains(got, "outputSchema") || !strings.Contains(got, `"numbers"`) {
+		t.Errorf("a client with a session: %s", got)
+	}
+	_, got := d.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"numbers"}}`, session)
+	if !strings.Contains(got, `"content":[{"type":"text","text":"[9007199254740993]"}],"structuredContent":{"result":[9007199254740993]}`) {
+		t.Errorf("a client with a session: %s", got)
+	}
+}

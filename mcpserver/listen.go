@@ -13,8 +13,9 @@ import (
 	"sallyport.dev/sallyport/wire"
 )
 
-// filter reads what a client wants to hear of.
-func (x *exchange) filter() (w stream.Wants, uris []string) {
+// filter reads what a client wants to hear of; ok is false for more than one stream can
+// tell of.
+func (x *exchange) filter() (w stream.Wants, uris []string, ok bool) {
 	f := wire.Member(x.msg.Params, "notifications")
 	on := func(name string) bool { return string(wire.Member(f, name)) == "true" }
 	w = stream.Wants{Tools: on("toolsListChanged"), Prompts: on("promptsListChanged"), Resources: on("resourcesListChanged")}
@@ -22,8 +23,11 @@ func (x *exchange) filter() (w stream.Wants, uris []string) {
 		if uri, ok := wire.String(v); ok && !slices.Contains(uris, uri) {
 			uris = append(uris, uri)
 		}
+		if len(uris) > stream.MaxFollows {
+			return w, nil, false
+		}
 	}
-	return w, uris
+	return w, uris, true
 }
 
 // listen serves subscriptions/listen: a stream of what changes, until the client
@@ -36,7 +40,11 @@ func (x *exchange) listen() {
 	if wire.Path(x.msg.Params, "notifications", "taskIds") != nil && !x.needsTasks() { // none is told of: they are asked for
 		return
 	}
-	wants, uris := x.filter()
+	wants, uris, ok := x.filter()
+	if !ok {
+		x.fail(http.StatusOK, badParams("params.notifications.resourceSubscriptions names more than %d resources: listen on several streams", stream.MaxFollows))
+		return
+	}
 	box, end := &stream.Box{}, stream.NewSignal()
 	tag := json.RawMessage(`{"` + wire.MetaSubscription + `":` + string(x.msg.ID) + `}`)
 	tell := func(method string, params json.RawMessage) {

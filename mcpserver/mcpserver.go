@@ -12,6 +12,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -27,6 +28,7 @@ import (
 	"sallyport.dev/sallyport/mcpserver/proxied"
 	"sallyport.dev/sallyport/mcpserver/strangers"
 	"sallyport.dev/sallyport/mcpserver/stream"
+	"sallyport.dev/sallyport/mcpserver/task"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -47,9 +49,9 @@ type Gateway interface {
 	// Identify only authenticates (initialize, ping, server/discover, sessions).
 	Identify(ctx context.Context, credential, profile string) (sallyport.Principal, error)
 
-	// Withdraw takes back the caller's own ticket that req names, if it still
-	// waits. One that was decided stays as it is, without an error; where the call that
-	// was approved runs by now, it is cancelled.
+	// Withdraw takes back the caller's own ticket that req names: the question while it
+	// waits, or an approval that was not used. Where the call that was approved runs by
+	// now, it is cancelled. What is over stays as it is, without an error.
 	Withdraw(ctx context.Context, req sallyport.Request) error
 }
 
@@ -65,6 +67,7 @@ type Options struct {
 	Reaches func() []string // this gateway and those behind it, told to gateways before it
 	Down    func() []string // servers that take no calls just now; nil knows of none
 
+	TaskCode  task.Code     // makes ids of tasks good only as they were given, if set
 	TasksKept time.Duration // for so long after its end a task is told of; 0: nobody knows
 
 	Resource             func(r *http.Request, profile string) string // URL of a profile's endpoint as the sender of a request knows it; below BaseURL
@@ -93,19 +96,19 @@ type Options struct {
 }
 
 func (o *Options) fill() {
-	def(&o.Version, "dev")
-	def(&o.MaxBody, 4<<20)
-	def(&o.ApprovalWait, 5*time.Minute)
-	def(&o.StreamAfter, time.Second)
-	def(&o.KeepAlive, 15*time.Second)
-	def(&o.BodyTimeout, 30*time.Second)
-	def(&o.WriteTimeout, 30*time.Second)
-	def(&o.PageSize, 500)
-	def(&o.ListTTL, 30*time.Second)
-	def(&o.SessionIdle, 30*time.Minute)
-	def(&o.Sessions, 10_000)
-	def(&o.SessionsPerPrincipal, 64)
-	def(&o.CallsPerSession, 64)
+	o.Version = cmp.Or(o.Version, "dev")
+	o.MaxBody = cmp.Or(o.MaxBody, 4<<20)
+	o.ApprovalWait = cmp.Or(o.ApprovalWait, 5*time.Minute)
+	o.StreamAfter = cmp.Or(o.StreamAfter, time.Second)
+	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
+	o.PageSize = cmp.Or(o.PageSize, 500)
+	o.ListTTL = cmp.Or(o.ListTTL, 30*time.Second)
+	o.SessionIdle = cmp.Or(o.SessionIdle, 30*time.Minute)
+	o.Sessions = cmp.Or(o.Sessions, 10_000)
+	o.SessionsPerPrincipal = cmp.Or(o.SessionsPerPrincipal, 64)
+	o.CallsPerSession = cmp.Or(o.CallsPerSession, 64)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -118,13 +121,6 @@ func (o *Options) fill() {
 	}
 	if len(o.AuthorizationServers) == 0 {
 		o.AuthorizationServers = []string{o.BaseURL}
-	}
-}
-
-func def[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
 	}
 }
 

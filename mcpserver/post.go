@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"sallyport.dev/sallyport/mcpserver/batch"
 	"sallyport.dev/sallyport/mcpserver/media"
+	"sallyport.dev/sallyport/mcpserver/meta"
 	"sallyport.dev/sallyport/mcpserver/reply"
 	"sallyport.dev/sallyport/wire"
 )
@@ -30,6 +32,7 @@ type exchange struct {
 	modern     bool
 	session    *session     // of the earlier revisions
 	reply      *reply.Reply // once a call runs
+	over       func()       // ends what began with callContext, nil if nothing did
 }
 
 // post takes one message in. Everything up to reading the body is cheap.
@@ -62,6 +65,11 @@ func (x *exchange) take(err error) {
 	}
 	if msg.IsResponse() {
 		x.respond()
+		return
+	}
+	if len(msg.ID) > meta.Most { // it is kept, and comes back in each answer
+		msg.ID = nil
+		x.fail(http.StatusBadRequest, invalidRequest("the id is longer than %d bytes", meta.Most))
 		return
 	}
 	x.meta = wire.Member(msg.Params, "_meta")
@@ -195,8 +203,8 @@ func (x *exchange) notified() {
 // ok is false if the answer was given.
 func (x *exchange) callContext() (ctx context.Context, done func(), ok bool) {
 	if x.modern {
-		ctx, cancel := context.WithCancel(x.r.Context())
-		return ctx, cancel, true
+		ctx, x.over = context.WithCancel(x.r.Context())
+		return ctx, x.over, true
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(x.r.Context()))
 	if err := x.session.begin(x.msg.ID, cancel); err != nil {
@@ -204,14 +212,29 @@ func (x *exchange) callContext() (ctx context.Context, done func(), ok bool) {
 		x.fail(http.StatusOK, err)
 		return nil, nil, false
 	}
-	return ctx, func() { x.session.end(x.msg.ID); cancel(nil) }, true
+	x.over = sync.OnceFunc(func() { x.session.end(x.msg.ID); cancel(nil) })
+	return ctx, x.over, true
+}
+
+// close comes before the last byte of an answer: whoever has read it may use the
+// request's id again.
+func (x *exchange) close() {
+	if x.over != nil {
+		x.over()
+	}
+}
+
+// finish answers a call.
+func (x *exchange) finish(status int, msg []byte, ok bool) {
+	x.close()
+	x.reply.Finish(status, msg, ok)
 }
 
 // newReply begins the answer to a call. done ends the call.
-func (x *exchange) newReply(ask reply.Hears, done func()) *reply.Reply {
+func (x *exchange) newReply(hears reply.Hears, done func()) *reply.Reply {
 	o := &x.s.opts
 	r := reply.Options{
-		W: x.w, Hears: ask, JSON: x.accept.JSON, Stream: x.accept.Stream, Cancel: done,
+		W: x.w, Hears: hears, JSON: x.accept.JSON, Stream: x.accept.Stream, Cancel: done,
 		StreamAfter: o.StreamAfter, KeepAlive: o.KeepAlive, WriteTimeout: o.WriteTimeout,
 	}
 	if x.session != nil {
@@ -223,14 +246,16 @@ func (x *exchange) newReply(ask reply.Hears, done func()) *reply.Reply {
 // fail answers with a JSON-RPC error.
 func (x *exchange) fail(status int, e *wire.Error) {
 	if x.reply != nil {
-		x.reply.Finish(status, wire.AppendError(nil, x.msg.ID, e), false)
+		x.finish(status, wire.AppendError(nil, x.msg.ID, e), false)
 		return
 	}
+	x.close()
 	writeError(x.w, status, x.msg.ID, e)
 }
 
 // result answers with a raw result.
 func (x *exchange) result(raw json.RawMessage) {
+	x.close()
 	writeJSON(x.w, http.StatusOK, wire.AppendResult(make([]byte, 0, len(raw)+64), x.msg.ID, raw))
 }
 

@@ -7,7 +7,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/mcpserver/reading"
 	"sallyport.dev/sallyport/wire"
-	wireask "sallyport.dev/sallyport/wire/ask"
+	"sallyport.dev/sallyport/wire/ask"
 )
 
 func (x *exchange) readResource() { x.read(sallyport.ReadResource) }
@@ -21,8 +21,8 @@ func (x *exchange) read(kind sallyport.Kind) {
 		x.fail(http.StatusOK, badParams("%v", err))
 		return
 	}
-	req, ask := sallyport.Request{Credential: x.credential, Profile: x.profile, Door: "mcp", Size: x.size, Operation: op}, x.hearsNothing()
-	if e := x.readMeta(&req, &ask); e != nil {
+	req, hears := sallyport.Request{Credential: x.credential, Profile: x.profile, Door: "mcp", Size: x.size, Operation: op}, x.hearsNothing()
+	if e := x.readMeta(&req, &hears); e != nil {
 		x.fail(http.StatusOK, e)
 		return
 	}
@@ -36,7 +36,7 @@ func (x *exchange) read(kind sallyport.Kind) {
 		return
 	}
 	defer done()
-	x.reply = x.newReply(ask, done)
+	x.reply = x.newReply(hears, done)
 	req.Notify, req.Watched = x.reply.Notify, x.reply.CanProgress()
 	res, err := x.converse(ctx, req, x.s.gateway.Call)
 	x.reply.Settle()
@@ -46,7 +46,7 @@ func (x *exchange) read(kind sallyport.Kind) {
 	var content []byte
 	switch {
 	case len(res.Questions) > 0:
-		content = wireask.Result(res.Questions, res.State)
+		content = ask.Result(res.Questions, res.State)
 	case err == nil && res.IsError:
 		err = &sallyport.Error{Code: sallyport.Upstream, Step: sallyport.Sanitise, CallID: res.CallID, Message: "the server's answer cannot be used"}
 	case err == nil:
@@ -62,7 +62,7 @@ func (x *exchange) read(kind sallyport.Kind) {
 		x.refuseReading(kind, err)
 		return
 	}
-	x.reply.Finish(http.StatusOK, content, true)
+	x.finish(http.StatusOK, content, true)
 }
 
 // codeNoResource is what a resource that is not there was in earlier revisions.

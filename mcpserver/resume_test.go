@@ -14,6 +14,7 @@ import (
 
 	"sallyport.dev/sallyport/mcpserver"
 	"sallyport.dev/sallyport/mcpserver/stream"
+	"sallyport.dev/sallyport/test/bearer"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -174,7 +175,7 @@ func (b *cutBody) Read(p []byte) (int, error) {
 func TestGoSDKClientWhoseStreamIsCut(t *testing.T) {
 	for _, version := range []string{"2025-11-25", "2025-06-18"} {
 		d := newDoor(t, resuming)
-		c := &cutter{next: bearer{"alice", d.http.Client().Transport}}
+		c := &cutter{next: bearer.Transport{Token: "alice", Next: d.http.Client().Transport}}
 		client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 		t.Cleanup(cancel)

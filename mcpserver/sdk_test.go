@@ -10,19 +10,10 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"sallyport.dev/sallyport/mcpserver"
+	"sallyport.dev/sallyport/test/bearer"
 )
-
-type bearer struct {
-	token string
-	next  http.RoundTripper
-}
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+b.token)
-	return b.next.RoundTrip(r)
-}
 
 // notices collects what a client was told in mid-call.
 type notices struct {
@@ -50,7 +41,7 @@ func connectSDK(t *testing.T, d *door, version string) (*sdk.ClientSession, *not
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
-	transport := &sdk.StreamableClientTransport{Endpoint: d.base + "/mcp", HTTPClient: &http.Client{Transport: bearer{"alice", d.http.Client().Transport}}}
+	transport := &sdk.StreamableClientTransport{Endpoint: d.base + "/mcp", HTTPClient: &http.Client{Transport: bearer.Transport{Token: "alice", Next: d.http.Client().Transport}}}
 	s, err := client.Connect(ctx, transport, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)

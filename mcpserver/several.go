@@ -27,8 +27,9 @@ func (x *exchange) several(body []byte) (done bool) {
 		return true
 	}
 	var out []byte
+	ids := map[string]bool{}
 	for _, part := range parts {
-		if answer := x.oneOf(part, len(out) > batch.Enough); len(answer) > 0 {
+		if answer := x.oneOf(part, ids, len(out) > batch.Enough); len(answer) > 0 {
 			out = append(append(out, ','), answer...)
 		}
 	}
@@ -41,13 +42,17 @@ func (x *exchange) several(body []byte) (done bool) {
 	return true
 }
 
-// oneOf is the answer to one message of a batch.
-func (x *exchange) oneOf(part []byte, enough bool) []byte {
+// oneOf is the answer to one message of a batch. ids are those of the requests before
+// it, none of which the client has an answer to.
+func (x *exchange) oneOf(part []byte, ids map[string]bool, enough bool) []byte {
 	w := &batch.Answer{}
 	one := &exchange{s: x.s, w: w, r: x.r, profile: x.profile, credential: x.credential, accept: media.Accepted{JSON: true}, size: len(part)}
 	msg, err := wire.ParseMessage(part)
 	one.msg = msg
+	id := wire.IDKey(msg.ID)
 	switch {
+	case err == nil && msg.IsRequest() && ids[id]:
+		one.fail(http.StatusOK, invalidRequest("id %.80s is already in flight in this session: each request needs its own", msg.ID))
 	case err == nil && msg.Method == "initialize":
 		one.fail(http.StatusBadRequest, invalidRequest("initialize comes by itself, not in a batch"))
 	case err == nil && msg.IsRequest() && enough:
@@ -58,5 +63,6 @@ func (x *exchange) oneOf(part []byte, enough bool) []byte {
 	if err == nil && !msg.IsRequest() {
 		return nil
 	}
+	ids[id] = true
 	return w.Body
 }

@@ -36,6 +36,7 @@ func TestBatches(t *testing.T) {
 		want       []string // of each answer
 	}{
 		{"two calls", "[" + echo("1", "1.0") + "," + echo(`"a"`, "2e2") + "]", 200, []string{`"id":1,"result":{"content"`, `"id":"a","result":{"content"`}},
+		{"FO-12: an id twice", "[" + echo("1", "1") + "," + echo("1", "2") + "," + echo(`"1"`, "3") + "]", 200, []string{`"id":1,"result":`, `"id":1,"error":{"code":-32600`, `"id":"1","result":`}},
 		{"with space around", " \n[ " + echo("1", "1") + " ]\r\n", 200, []string{`"id":1,"result":`}},
 		{"calls and notifications", "[" + note + "," + echo("7", "1") + "," + note + "]", 200, []string{`"id":7,"result":`}},
 		{"notifications alone", "[" + note + "," + note + "]", 202, nil},
@@ -61,7 +62,7 @@ func TestBatches(t *testing.T) {
 			}
 		}
 	}
-	if n := d.gw.count(); n != 6 {
+	if n := d.gw.count(); n != 8 {
 		t.Errorf("the gateway was called %d times", n)
 	}
 }

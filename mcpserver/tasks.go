@@ -32,11 +32,11 @@ func (x *exchange) takesTasks() bool {
 
 // becomeTask answers a call with a task.
 func (x *exchange) becomeTask(of, callID, message string) {
-	t := task.Task{Of: of, Made: time.Now().Truncate(time.Millisecond)}
+	t := task.Task{Of: of, Made: time.Now().Truncate(time.Millisecond), Code: x.s.opts.TaskCode}
 	b := append(t.Append([]byte(`{"resultType":"task",`), task.State{Status: task.Working, Message: message}), `,"_meta":{"`+wire.MetaCallID+`":`...)
 	b = append(wire.AppendString(b, callID), `,"`+wire.MetaServerInfo+`":`...)
 	b = append(append(b, x.s.info...), "}}"...)
-	x.reply.Finish(http.StatusOK, wire.AppendResult(nil, x.msg.ID, b), true)
+	x.finish(http.StatusOK, wire.AppendResult(nil, x.msg.ID, b), true)
 }
 
 // waits returns the refusal that says that a call waits for a human.
@@ -63,7 +63,7 @@ func (x *exchange) ownTask() (t task.Task, ok bool) {
 		return t, false
 	}
 	id, _ := wire.String(wire.Member(x.msg.Params, "taskId"))
-	if t, ok = task.Read(id); !ok {
+	if t, ok = task.Read(id, x.s.opts.TaskCode); !ok {
 		x.fail(http.StatusOK, badParams("unknown task %q", clip(id)))
 	}
 	return t, ok
@@ -127,7 +127,7 @@ func (x *exchange) getTask() {
 		out = ask.AppendRequests(append(out, `,"inputRequests":`...), res.Questions)
 	}
 	out = append(append(out, `,"_meta":{"`+wire.MetaServerInfo+`":`...), x.s.info...)
-	x.reply.Finish(http.StatusOK, wire.AppendResult(nil, x.msg.ID, append(out, "}}"...)), true)
+	x.finish(http.StatusOK, wire.AppendResult(nil, x.msg.ID, append(out, "}}"...)), true)
 }
 
 // cancelTask takes the question back, if nobody has answered it yet, or ends the call.

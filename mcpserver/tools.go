@@ -10,16 +10,17 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/mcpserver/answer"
 	"sallyport.dev/sallyport/mcpserver/meta"
+	"sallyport.dev/sallyport/mcpserver/older"
 	"sallyport.dev/sallyport/mcpserver/refusal"
 	"sallyport.dev/sallyport/mcpserver/reply"
 	"sallyport.dev/sallyport/trace"
 	"sallyport.dev/sallyport/wire"
-	wireask "sallyport.dev/sallyport/wire/ask"
+	"sallyport.dev/sallyport/wire/ask"
 )
 
 // callTool runs tools/call.
 func (x *exchange) callTool() {
-	req, ask, e := x.toolRequest()
+	req, hears, e := x.toolRequest()
 	if e != nil {
 		x.fail(http.StatusOK, e)
 		return
@@ -35,7 +36,7 @@ func (x *exchange) callTool() {
 			return
 		}
 	}
-	x.reply = x.newReply(ask, done)
+	x.reply = x.newReply(hears, done)
 	req.Notify, req.Watched = x.reply.Notify, x.reply.CanProgress()
 	if !x.modern {
 		req.Gone = x.reply.Gone(x.r.Context(), ctx)
@@ -63,25 +64,35 @@ func (x *exchange) callTool() {
 	x.answer(res, err)
 }
 
-// checkParamHeaders verifies Mcp-Param-* headers against the arguments. A tool
-// that nobody listed yet is looked up as the caller sees it; where that fails
-// the call itself will say why.
+// checkParamHeaders verifies Mcp-Param-* headers against the arguments of a tool that
+// the caller may see. What is known of tools comes from everybody's lists, so nobody is
+// refused for it before their own was looked at: else the refusal would tell that there
+// is a tool, and what it takes. Where that list fails the call itself will say why.
 func (x *exchange) checkParamHeaders(ctx context.Context, op sallyport.Operation) *wire.Error {
-	headers, known := x.s.params.Get(x.profile, op.Target)
-	if !known {
-		sight, err := x.s.gateway.List(ctx, x.credential, x.profile, "", 0)
-		if err != nil {
-			return nil
-		}
-		x.learn(sight)
-		headers, _ = x.s.params.Get(x.profile, op.Target)
+	if known, err := x.paramFault(op); known && err == nil {
+		return nil
 	}
-	for _, p := range headers {
-		if err := p.Check(x.r.Header, op.Args); err != nil {
-			return mismatch("%v", err)
-		}
+	sight, err := x.s.gateway.List(ctx, x.credential, x.profile, "", 0)
+	if err != nil || !sight.Has(op.Target) {
+		return nil
+	}
+	x.learn(sight)
+	if _, err := x.paramFault(op); err != nil {
+		return mismatch("%v", err)
 	}
 	return nil
+}
+
+// paramFault is the first header that is not as its argument is; known is false for a
+// tool that nobody listed yet.
+func (x *exchange) paramFault(op sallyport.Operation) (known bool, err error) {
+	headers, known := x.s.params.Get(x.profile, op.Target)
+	for _, p := range headers {
+		if err := p.Check(x.r.Header, op.Args); err != nil {
+			return known, err
+		}
+	}
+	return known, nil
 }
 
 // learn keeps which arguments of the tools that the caller may see are mirrored.
@@ -96,7 +107,7 @@ func (x *exchange) answer(res sallyport.Result, err error) {
 		content = answer.Replay(content, res.Twin)
 	}
 	if len(res.Questions) > 0 {
-		content = wireask.Result(res.Questions, res.State)
+		content = ask.Result(res.Questions, res.State)
 	}
 	if m, ok := errors.AsType[*sallyport.MissingAbility](err); ok && x.modern && m.Needs.Any() {
 		x.needs(m)
@@ -110,16 +121,19 @@ func (x *exchange) answer(res sallyport.Result, err error) {
 		}
 		content, callID = refusal.Result(e), e.CallID
 	}
+	if !x.modern {
+		content = older.Result(content)
+	}
 	out, err := x.appendToolResult(content, callID)
 	if err != nil {
 		e := x.safe(&sallyport.Error{Code: sallyport.Internal, Step: sallyport.Respond, CallID: callID, Err: err})
 		out, _ = x.appendToolResult(refusal.Result(e), callID)
 	}
-	x.reply.Finish(http.StatusOK, out, true)
+	x.finish(http.StatusOK, out, true)
 }
 
 // toolRequest reads the parameters of tools/call.
-func (x *exchange) toolRequest() (req sallyport.Request, ask reply.Hears, e *wire.Error) {
+func (x *exchange) toolRequest() (req sallyport.Request, hears reply.Hears, e *wire.Error) {
 	req = sallyport.Request{Credential: x.credential, Profile: x.profile, Door: "mcp", Size: x.size}
 	req.Operation.Kind = sallyport.CallTool
 	ok := false
@@ -134,13 +148,13 @@ func (x *exchange) toolRequest() (req sallyport.Request, ask reply.Hears, e *wir
 		}
 	}
 	if !ok || req.Operation.Target == "" {
-		return req, ask, badParams("params.name must be a string: the tool to call")
+		return req, hears, badParams("params.name must be a string: the tool to call")
 	}
 	if e := x.readReturns(&req); e != nil {
-		return req, ask, e
+		return req, hears, e
 	}
-	ask = x.hearsNothing()
-	return req, ask, x.readMeta(&req, &ask)
+	hears = x.hearsNothing()
+	return req, hears, x.readMeta(&req, &hears)
 }
 
 // hearsNothing is what a caller hears that asked for nothing in its request.
@@ -152,7 +166,7 @@ func (x *exchange) hearsNothing() reply.Hears {
 }
 
 // readMeta reads what _meta, and headers in its stead, say about a call.
-func (x *exchange) readMeta(req *sallyport.Request, ask *reply.Hears) *wire.Error {
+func (x *exchange) readMeta(req *sallyport.Request, hears *reply.Hears) *wire.Error {
 	if x.meta != nil && !wire.IsObject(x.meta) {
 		return badParams("params._meta must be an object")
 	}
@@ -162,9 +176,9 @@ func (x *exchange) readMeta(req *sallyport.Request, ask *reply.Hears) *wire.Erro
 		switch string(name) {
 		case wire.MetaProgressToken:
 			if !meta.ProgressToken(v) {
-				return badParams("progressToken must be a string or an integer")
+				return badParams("progressToken must be a string or an integer of at most %d bytes", meta.Most)
 			}
-			ask.Token = v
+			hears.Token = v
 		case wire.MetaIdempotencyKey:
 			key = v
 		case wire.MetaTicket:
@@ -185,14 +199,14 @@ func (x *exchange) readMeta(req *sallyport.Request, ask *reply.Hears) *wire.Erro
 			said.Baggage, _ = wire.String(v)
 		case wire.MetaLogLevel:
 			if level, _ := wire.String(v); x.modern {
-				if ask.Level = wire.LogRank(level); ask.Level < 0 {
+				if hears.Level = wire.LogRank(level); hears.Level < 0 {
 					return badParams("%s must be one of %s", wire.MetaLogLevel, strings.Join(wire.LogLevels, ", "))
 				}
 			}
 		}
 	}
-	if ask.Level >= 0 && x.accept.Stream {
-		req.Level = wire.LogLevels[ask.Level]
+	if hears.Level >= 0 && x.accept.Stream {
+		req.Level = wire.LogLevels[hears.Level]
 	}
 	parent, _ := only(x.r.Header, "Traceparent") // sent twice, it says nothing
 	c := trace.Choose(said, trace.Context{Parent: parent, State: strings.Join(x.r.Header["Tracestate"], ","), Baggage: strings.Join(x.r.Header["Baggage"], ",")})

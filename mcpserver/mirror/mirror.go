@@ -81,7 +81,8 @@ func (c *Cache) Learn(profile string, tools []sallyport.Tool) {
 		if old, ok := c.tools[key]; ok && old.digest == t.Digest && t.Digest != "" {
 			continue
 		}
-		c.tools[key] = toolHeaders{digest: t.Digest, headers: headersOf(wire.Member(t.Definition, "inputSchema"))}
+		h := toolHeaders{digest: t.Digest, headers: headersOf(wire.Member(t.Definition, "inputSchema"))}
+		c.tools[key], c.tools[toolKey{profile, t.Name}] = h, h // by either it can be called
 	}
 }
 

@@ -28,9 +28,11 @@ type Views interface {
 const (
 	settle     = 100 * time.Millisecond // changes that come together are told once
 	maxEars    = 20_000
-	maxPerUser = 128  // ears of one principal
-	maxFollows = 1000 // resources of one ear
+	maxPerUser = 128 // ears of one principal
 )
+
+// MaxFollows bounds the resources of one ear.
+const MaxFollows = 1000
 
 // A Hub passes on what changes. Its zero value is not usable.
 type Hub struct {
@@ -247,7 +249,7 @@ func (e *Ear) Follow(t sallyport.Tool) (ok bool) {
 	p := place{t.Origin.Server, t.Origin.Name}
 	e.mu.Lock()
 	_, twice := e.follows[t.Shown()]
-	if ok = !twice && len(e.follows) < maxFollows; ok {
+	if ok = !twice && len(e.follows) < MaxFollows; ok {
 		e.follows[t.Shown()] = p
 	}
 	e.mu.Unlock()

@@ -3,6 +3,7 @@
 package task
 
 import (
+	"crypto/hmac"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +39,12 @@ func StatusOf(e *sallyport.Error) (status, message string) {
 type Task struct {
 	Of   string // the id of a ticket, or the sealed name of a call
 	Made time.Time
+	Code Code
 }
+
+// A Code stands for a text: nobody else can make it, and each gateway makes the same. A
+// nil Code stands for none.
+type Code func(text string) string
 
 // IsTicket reports whether a task waits for a human, or did.
 func (t Task) IsTicket() bool { return !strings.HasPrefix(t.Of, "run_") }
@@ -54,17 +60,25 @@ type State struct {
 const maxID = 2100
 
 // ID names a task.
-func (t Task) ID() string { return t.Of + "." + strconv.FormatInt(t.Made.UnixMilli(), 36) }
+func (t Task) ID() string {
+	id := t.Of + "." + strconv.FormatInt(t.Made.UnixMilli(), 36)
+	if t.Code != nil {
+		id += "." + t.Code("task "+id)
+	}
+	return id
+}
 
-// Read reads an id. The time in it is what the client is told again, and nothing
-// else.
-func Read(id string) (t Task, ok bool) {
-	of, at, ok := strings.Cut(id, ".")
+// Read reads an id, which is good only as it was given. The time in it is what the client
+// is told again, and nothing else.
+func Read(id string, code Code) (t Task, ok bool) {
+	of, rest, _ := strings.Cut(id, ".")
+	at, _, _ := strings.Cut(rest, ".")
 	ms, err := strconv.ParseInt(at, 36, 64)
-	if !ok || err != nil || ms < 0 || of == "" || len(id) > maxID {
+	if err != nil || ms < 0 || of == "" || len(id) > maxID {
 		return t, false
 	}
-	return Task{of, time.UnixMilli(ms)}, true
+	t = Task{of, time.UnixMilli(ms), code}
+	return t, hmac.Equal([]byte(t.ID()), []byte(id))
 }
 
 // Append appends the members of a task. It is kept for so long after its end; while it
