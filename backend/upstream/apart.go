@@ -7,6 +7,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/upstream/entry"
 	"sallyport.dev/sallyport/backend/upstream/link"
+	"sallyport.dev/sallyport/backend/upstream/web"
 )
 
 // Calls that are authorised for different agents or users take connections of their
@@ -61,13 +62,19 @@ func (b *Backend) Again(name, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.se != nil {
-		web, ok := s.se.link.(*webLink)
+		l, ok := s.se.link.(*web.Link)
 		if !ok {
 			return // a program has no token
 		}
-		web.end(link.ErrGone)
+		l.End(link.ErrGone)
 	}
-	s.se, s.down, s.lastErr = nil, time.Now(), nil
+	s.se = nil
+	s.anew()
+}
+
+// anew has a server that is down be tried now. Preconditions: mu is held.
+func (s *server) anew() {
+	s.down, s.lastErr = time.Now(), nil
 	select {
 	case s.kick <- struct{}{}:
 	default:

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/breaker"
-	"sallyport.dev/sallyport/backend/upstream/link"
+	"sallyport.dev/sallyport/backend/upstream/failure"
 	"sallyport.dev/sallyport/backend/upstream/pipe"
 	"sallyport.dev/sallyport/backend/upstream/status"
 	"sallyport.dev/sallyport/pause"
-	"sallyport.dev/sallyport/wire"
 )
 
 // A server that is not there makes nobody wait (acquire). One that is, and does
@@ -29,23 +27,41 @@ var errMute = errors.New("it takes calls and does not answer")
 func (s *server) pass() (said func(breaker.Verdict), err error) {
 	said, wait, ok := s.circuit.Enter()
 	if ok {
+		if s.circuit.Read().State == breaker.HalfOpen {
+			return s.vouch(said), nil
+		}
 		return said, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return nil, &sallyport.Error{
-		Code: sallyport.Unavailable, Step: sallyport.Execute, Err: sallyport.ErrNotExecuted, RetryAfter: wait,
-		Message: s.cutOff(wait), Hint: "try after retry_after: one call is let through then, to see whether the server is well again",
-	}
+	return nil, s.cutOff(wait)
+}
+
+// vouch is said for the call that is the probe. Its tool may take long, and everybody
+// else waits for it: so the server is asked meanwhile whether it answers.
+func (s *server) vouch(said func(breaker.Verdict)) func(breaker.Verdict) {
+	ctx, over := context.WithCancel(s.life)
+	go func() {
+		for pause.For(ctx, s.o.Probe) {
+			s.mu.Lock()
+			se := s.se
+			s.mu.Unlock()
+			if se != nil && se.answers(ctx, s.o.Probe) {
+				said(breaker.Served)
+				return
+			}
+		}
+	}()
+	return func(v breaker.Verdict) { over(); said(v) }
 }
 
 // cutOff says why no call goes to the server. Preconditions: s.mu is held.
-func (s *server) cutOff(wait time.Duration) string {
+func (s *server) cutOff(wait time.Duration) *sallyport.Error {
 	why := "it did not serve"
 	if s.trouble != nil {
-		why = brief(s.trouble)
+		why = failure.Brief(s.trouble)
 	}
-	return fmt.Sprintf("server %q gets no calls for now (circuit open, next try in %v), for several in a row failed: %s", s.Name, wait.Round(time.Second/10), why)
+	return outcome.CutOff(s.Name, wait, "failed: "+why)
 }
 
 // judge tells the breaker what a call's end says of the server. Where a call was
@@ -53,7 +69,7 @@ func (s *server) cutOff(wait time.Duration) string {
 func (s *server) judge(ctx context.Context, err error, said func(breaker.Verdict)) {
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded) && outcome.IsContext(err) && !errors.Is(err, sallyport.ErrNotExecuted)
 	if !late {
-		s.report(verdict(err), err, said)
+		s.report(failure.Verdict(err), err, said)
 		return
 	}
 	s.mu.Lock()
@@ -78,22 +94,6 @@ func (s *server) report(v breaker.Verdict, err error, said func(breaker.Verdict)
 		s.mu.Unlock()
 	}
 	said(v)
-}
-
-// verdict is what a call's end says of the server: that a tool fails says nothing
-// against it, and what was never sent nothing at all.
-func verdict(err error) breaker.Verdict {
-	st, isStatus := errors.AsType[*status.Error](err)
-	_, isRPC := errors.AsType[*wire.Error](err)
-	switch {
-	case err == nil, isRPC, errors.Is(err, link.ErrTooLarge), errors.Is(err, link.ErrMalformed):
-		return breaker.Served
-	case isStatus && (st.Code < 500 || st.RPC || st.Code == http.StatusNotImplemented):
-		return breaker.Served
-	case outcome.IsContext(err), errors.Is(err, sallyport.ErrNotExecuted):
-		return breaker.Untold
-	}
-	return breaker.Failed
 }
 
 // Down names the servers that take no calls just now, sorted. What they told before

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -292,91 +291,6 @@ func TestFO17ServerThatNeverAnswers(t *testing.T) {
 	}
 }
 
-// FO-17: a program that lives, takes what is sent and answers nothing is found
-// and started again, whether somebody calls it or not; one that is at work on a
-// call is left alone.
-func TestFO17SilentProgramIsStartedAgain(t *testing.T) {
-	t.Parallel()
-	o := options()
-	o.Pulse, o.Grace = 50*time.Millisecond, 300*time.Millisecond
-	for _, mode := range []string{"legacy", "modern"} {
-		o.Answer = await.Patience
-		b := open(t, o, server("s", mode))
-		first := mustText(t, b, "s", "pid", `{}`)
-		time.Sleep(500 * time.Millisecond) // it is asked several times
-		if got := mustText(t, b, "s", "pid", `{}`); got != first {
-			t.Fatalf("%s: one that answers was started again", mode)
-		}
-		o.Answer = 2 * time.Second
-		b = open(t, o, server("s", mode))
-		var pid, restarts int
-		await.That(t, "it is stopped", func() bool { // on a slow machine it may have been started again before
-			var err error
-			first = mustText(t, b, "s", "pid", `{}`)
-			if pid, err = strconv.Atoi(first); err != nil {
-				t.Fatal(err)
-			}
-			restarts = status(t, b, "s").Restarts
-			return syscall.Kill(pid, syscall.SIGSTOP) == nil
-		})
-		await.That(t, "it is started again", func() bool { return status(t, b, "s").Restarts > restarts })
-		if second := mustText(t, b, "s", "pid", `{}`); second == first {
-			t.Errorf("%s: the same process answers", mode)
-		}
-		if err := syscall.Kill(pid, 0); err == nil {
-			t.Errorf("%s: the stopped process is left behind", mode)
-		}
-	}
-}
-
-func TestBusyProgramIsLeftAlone(t *testing.T) {
-	t.Parallel()
-	o := options()
-	o.Pulse, o.Answer, o.Grace, o.Listing = 20*time.Millisecond, 2*time.Second, 300*time.Millisecond, time.Second
-	b := open(t, o, server("s", "legacy"))
-	pid, err := strconv.Atoi(mustText(t, b, "s", "pid", `{}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		job := backendtest.Job(tool("s", "hang"), `{}`)
-		job.Timeout = 5 * time.Second
-		job.Notify = func(sallyport.Notice) { _ = syscall.Kill(pid, syscall.SIGSTOP) } // it is at work, and says nothing more
-		_, err := b.Run(t.Context(), job)
-		done <- err
-	}()
-	if err := <-done; sallyport.CodeOf(err) != sallyport.Timeout {
-		t.Errorf("a call that it works on: %v", err)
-	}
-	await.That(t, "afterwards it is started again", func() bool { return status(t, b, "s").Restarts > 0 })
-	mustText(t, b, "s", "echo", `{}`)
-}
-
-// A call does not wait in line for longer than is said.
-func TestWaitInLineIsBounded(t *testing.T) {
-	t.Parallel()
-	c := server("s", "legacy")
-	c.Calls, c.Wait = 1, 100*time.Millisecond
-	b := open(t, options(), c)
-	mustText(t, b, "s", "echo", `{}`)
-	running := make(chan struct{})
-	go func() {
-		job := backendtest.Job(tool("s", "hang"), `{}`)
-		job.Notify = func(sallyport.Notice) { close(running) }
-		_, _ = b.Run(t.Context(), job)
-	}()
-	<-running
-	_, err := call(t, b, "s", "echo", `{}`)
-	e, _ := errors.AsType[*sallyport.Error](err)
-	if e == nil || e.Code != sallyport.RateLimited || e.RetryAfter <= 0 || !errors.Is(err, sallyport.ErrNotExecuted) || !strings.Contains(e.Message, "1 calls at once for 100ms") {
-		t.Errorf("%+v", e)
-	}
-	if st := status(t, b, "s"); st.Circuit != breaker.Closed {
-		t.Errorf("%+v", st)
-	}
-}
-
 // FO-10: fifty calls that find the session gone make one initialize, and each of
 // them runs once.
 func TestFO10FiftyCallsOneInitialize(t *testing.T) {
@@ -410,5 +324,58 @@ func TestFO10FiftyCallsOneInitialize(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s was executed %d times", args, n)
 		}
+	}
+}
+
+// The call that is the probe may take long: as soon as the server answers something, the
+// others need not wait for it. One that answers nothing stays shut off.
+func TestASlowProbeKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	now, pass := movable()
+	o := options()
+	o.Probe, o.Breaker = 20*time.Millisecond, breaker.Config{Failures: 2, Now: now}
+	srv := newSick(true)
+	b := open(t, o, upstream.Config{Name: "s", URL: srv.start(t)})
+	mustText(t, b, "s", "echo", `{}`)
+	srv.with(func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	for range 2 {
+		_, _ = call(t, b, "s", "echo", `{}`)
+	}
+	if st := status(t, b, "s"); st.Circuit != breaker.Open {
+		t.Fatalf("%+v", st)
+	}
+	var deaf atomic.Bool
+	deaf.Store(true)
+	release := make(chan struct{})
+	srv.with(func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+		if m.Method != "tools/call" && deaf.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		if m.Method == "tools/call" && strings.Contains(string(m.Params), "slow") {
+			<-release
+		}
+		srv.respond(w, r, m)
+	})
+	pass(time.Minute)
+	probe := make(chan error, 1)
+	go func() { _, err := call(t, b, "s", "echo", `{"slow":true}`); probe <- err }()
+	await.That(t, "the probe is on its way", func() bool { return status(t, b, "s").Circuit == breaker.HalfOpen })
+	time.Sleep(3 * o.Probe)
+	if _, err := call(t, b, "s", "echo", `{}`); !errors.Is(err, sallyport.ErrNotExecuted) {
+		t.Errorf("the control: while it answers nothing: %v", err)
+	}
+	deaf.Store(false)
+	await.That(t, "others are let through", func() bool { _, err := call(t, b, "s", "echo", `{}`); return err == nil })
+	select {
+	case err := <-probe:
+		t.Errorf("the probe ended: %v", err)
+	default:
+	}
+	close(release)
+	if err := <-probe; err != nil {
+		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/upstream/asked"
 	"sallyport.dev/sallyport/backend/upstream/link"
+	"sallyport.dev/sallyport/backend/upstream/web"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -19,14 +20,16 @@ func (se *session) converse(ctx context.Context, job sallyport.Job, r link.Reque
 	}
 	if se.era == eraLegacy {
 		se.setLevel(ctx, job.Level)
-		if web, ok := se.link.(*webLink); ok && job.Ask != nil {
-			web.awaitEar(ctx)
+		if l, ok := se.link.(*web.Link); ok && job.Ask != nil {
+			l.AwaitEar(ctx)
 		}
 		r.Desk = se.room.Open(ctx, job)
 		defer r.Desk.Close()
 	}
+	r.Room = job.Room
 	m, err := asked.Converse(ctx, job, r.Desk, func(more []byte) (wire.Message, error) {
 		r.ID = ids.Add(1)
+		_ = r.Room.Want(ctx, 0) // what was said before needs none
 		if r.Desk != nil {
 			r.Desk.Token(r.ID)
 		}

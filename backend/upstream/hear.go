@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"mime"
-	"net/http"
 	"slices"
 	"time"
 
@@ -16,7 +14,7 @@ import (
 	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/backend/upstream/pace"
 	"sallyport.dev/sallyport/backend/upstream/result"
-	"sallyport.dev/sallyport/backend/upstream/status"
+	"sallyport.dev/sallyport/backend/upstream/web"
 	"sallyport.dev/sallyport/pause"
 	"sallyport.dev/sallyport/wire"
 )
@@ -101,7 +99,7 @@ func (b *Backend) Unfollow(name, address string) {
 	s.mu.Unlock()
 	if se != nil && se.era == eraLegacy {
 		go func() {
-			ctx, cancel := context.WithTimeout(s.life, asideTime)
+			ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
 			defer cancel()
 			_ = se.subscribe(ctx, "resources/unsubscribe", address) // what comes all the same is not passed on
 		}()
@@ -111,16 +109,16 @@ func (b *Backend) Unfollow(name, address string) {
 // hearken keeps the stream open on which a server tells of changes, for as long
 // as the session lasts.
 func (s *server) hearken(ctx context.Context, se *session) {
-	web, _ := se.link.(*webLink)
+	l, isWeb := se.link.(*web.Link)
 	switch {
 	case se.era == eraModern:
 		s.retryListening(ctx, se.listen)
 		return
-	case web != nil && (se.tellsChanges() || web.id.Load() != nil): // on that stream it may ask, too
+	case isWeb && (se.tellsChanges() || l.InSession()): // on that stream it may ask, too
 		if !s.mute {
 			go s.subscribeAgain(ctx, se)
 		}
-		s.retryListening(ctx, web.hear)
+		s.retryListening(ctx, l.Hear)
 	default:
 		s.subscribeAgain(ctx, se)
 	}
@@ -141,9 +139,6 @@ func (s *server) subscribeAgain(ctx context.Context, se *session) {
 	}
 }
 
-// errNoStream: the server has no stream to listen to.
-var errNoStream = errors.New("there is no stream")
-
 // retryListening listens again whenever a stream ends, with back-off where it
 // ended soon. What the server said meanwhile nobody heard, so it is listed again.
 func (s *server) retryListening(ctx context.Context, listen func(context.Context) error) {
@@ -151,7 +146,7 @@ func (s *server) retryListening(ctx context.Context, listen func(context.Context
 		begun := time.Now()
 		err := listen(ctx)
 		switch {
-		case errors.Is(err, errNoStream) || ctx.Err() != nil:
+		case errors.Is(err, link.ErrNoStream) || ctx.Err() != nil:
 			return
 		case err == nil:
 			failures = 0
@@ -218,72 +213,11 @@ func (se *session) listen(ctx context.Context) error {
 	if err == nil && m.Error != nil {
 		err = m.Error
 		if result.NeverRan(m.Error.Code) || m.Error.Code == wire.CodeInvalidParams {
-			err = errNoStream // it does not know the method, or does not want this
+			err = link.ErrNoStream // it does not know the method, or does not want this
 		}
 	}
 	if err == nil {
 		err = io.EOF // it ended the stream
-	}
-	return err
-}
-
-// earTime is how long the first call of a session waits for the standing stream,
-// on which some servers ask; others say nothing there before they have something to say.
-const earTime = 500 * time.Millisecond
-
-// awaitEar waits until the session hears, if it is new.
-func (l *webLink) awaitEar(ctx context.Context) {
-	left := earTime - time.Since(l.begun)
-	if l.id.Load() == nil || left <= 0 {
-		return
-	}
-	t := time.NewTimer(left)
-	defer t.Stop()
-	select {
-	case <-l.hears:
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// hear reads the standing stream of a legacy session, from where it was lost.
-func (l *webLink) hear(ctx context.Context) error {
-	header := map[string]string{"Accept": wire.TypeSSE}
-	if l.last != "" {
-		header[wire.HeaderLastEventID] = l.last
-	}
-	req, err := l.newRequest(ctx, http.MethodGet, nil, link.Request{Header: header})
-	if err != nil {
-		return err
-	}
-	resp, err := l.client.Do(req)
-	l.heard.Do(func() { close(l.hears) })
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	refused := &status.Error{Code: resp.StatusCode, Text: "the stream"}
-	switch {
-	case resp.StatusCode == http.StatusOK && kind == wire.TypeSSE:
-	case l.stands && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest):
-		if l.last != "" { // it does not resume
-			l.last = ""
-			return io.EOF
-		}
-		l.end(l.lost()) // where there was a stream there is none: it does not know the session
-		return errNoStream
-	case resp.StatusCode/100 == 2 || resp.StatusCode/100 == 4 && !refused.Passing():
-		return errNoStream // 405 is what the protocol says
-	default:
-		return refused
-	}
-	l.stands = true
-	nobody := link.Request{ID: ids.Add(1), Notify: func(sallyport.Notice) {}}
-	events := wire.NewEventReader(resp.Body, l.se.s.o.MaxMessage)
-	_, _, err = l.events(events, nobody)
-	if id := events.LastID(); id != "" {
-		l.last = id
 	}
 	return err
 }

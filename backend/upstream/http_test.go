@@ -2,11 +2,9 @@ package upstream_test
 
 import (
 	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,114 +19,6 @@ import (
 	"sallyport.dev/sallyport/test/await"
 	"sallyport.dev/sallyport/wire"
 )
-
-// web is a streamable HTTP server for tests. Its zero value speaks the legacy
-// era with sessions and answers in JSON.
-type web struct {
-	modern, sse bool
-	lost        string // what an unknown session is told: "404", or the body of a 400
-	forever     bool   // no session is ever known
-	session     atomic.Int64
-	inits       atomic.Int64
-	executed    atomic.Int64
-
-	mu       sync.Mutex
-	requests []*http.Request // headers of tools/call, and of what is not a request
-	bodies   []string
-	special  func(w http.ResponseWriter, r *http.Request, m wire.Message) bool
-}
-
-func (s *web) start(t testing.TB) string {
-	srv := httptest.NewServer(s)
-	t.Cleanup(srv.Close)
-	return srv.URL + "/mcp"
-}
-
-func (s *web) record(r *http.Request, body string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests, s.bodies = append(s.requests, r), append(s.bodies, body)
-}
-
-func (s *web) recorded() ([]*http.Request, []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]*http.Request(nil), s.requests...), append([]string(nil), s.bodies...)
-}
-
-func (s *web) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	m, err := wire.ParseMessage(body)
-	if r.Method != http.MethodPost || err != nil || !m.IsRequest() {
-		s.record(r, string(body))
-		w.WriteHeader(http.StatusAccepted)
-		return
-	}
-	if s.special != nil && s.special(w, r, m) {
-		return
-	}
-	if !s.modern && m.Method != "initialize" && m.Method != "server/discover" {
-		if s.forever || r.Header.Get(wire.HeaderSessionID) != fmt.Sprint("s", s.session.Load()) {
-			if s.lost != "" && s.lost != "404" {
-				kind := "application/json"
-				if s.lost[0] != '{' {
-					kind = "text/plain; charset=utf-8"
-				}
-				w.Header().Set("Content-Type", kind)
-				w.WriteHeader(400)
-				_, _ = io.WriteString(w, s.lost)
-				return
-			}
-			http.Error(w, "Session not found", 404)
-			return
-		}
-	}
-	if m.Method == "tools/call" {
-		s.record(r, string(body))
-	}
-	s.respond(w, r, m)
-}
-
-func (s *web) respond(w http.ResponseWriter, r *http.Request, m wire.Message) {
-	name, _ := wire.String(wire.Member(m.Params, "name"))
-	reply := wire.Message{ID: m.ID}
-	switch {
-	case m.Method == "server/discover" && s.modern:
-		reply.Result = []byte(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`)
-	case m.Method == "initialize" && !s.modern:
-		s.inits.Add(1)
-		w.Header().Set(wire.HeaderSessionID, fmt.Sprint("s", s.session.Add(1)))
-		reply.Result = []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"web","version":"1"}}`)
-	case m.Method == "tools/list":
-		reply.Result = []byte(`{"tools":[` + echoTool + `,{"name":"bad","inputSchema":{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"A"}}}}]}`)
-	case m.Method == "tools/call" && name == "hang":
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write(wire.AppendEvent(nil, "", fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, m.ID)))
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-		return
-	case m.Method == "tools/call" && name == "fail":
-		reply.Result = []byte(`{"content":[{"type":"text","text":"as asked"}],"isError":true}`)
-	case m.Method == "tools/call":
-		s.executed.Add(1)
-		reply.Result = []byte(text(string(wire.Member(m.Params, "arguments"))))
-	case !s.modern && m.Method == "server/discover":
-		reply.Error = &wire.Error{Code: -32000, Message: "Server not initialized"}
-	default:
-		reply.Error = &wire.Error{Code: wire.CodeMethodNotFound, Message: "method not found"}
-	}
-	out := reply.Append(nil)
-	if s.sse {
-		w.Header().Set("Content-Type", "text/event-stream")
-		out = wire.AppendEvent(wire.AppendComment(nil, "hello"), "message", out)
-	} else {
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	}
-	if reply.Error != nil && !s.sse {
-		w.WriteHeader(400)
-	}
-	_, _ = w.Write(out)
-}
 
 func TestConformanceHTTP(t *testing.T) {
 	t.Parallel()
@@ -181,6 +71,58 @@ func TestFO10_LostSession(t *testing.T) {
 	}
 }
 
+// FO-10: a server that forgot a session and says so in other words is met with a new one,
+// at the next call where nobody knows whether it looked at this one.
+func TestFO10_LostInOtherWords(t *testing.T) {
+	t.Parallel()
+	const lost = `{"jsonrpc":"2.0","id":%s,"error":{"code":-32001,"message":"Session not found"}}`
+	for name, tt := range map[string]struct {
+		status int
+		body   string
+		again  bool // the call itself is made again
+		tool   bool // it is an error of a tool: that session goes on
+	}{
+		"410":               {410, "gone", true, false},
+		"401":               {401, "", false, false},
+		"an error, and 200": {200, lost, false, false},
+		"a tool's words":    {200, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no valid name: the session is found"}}`, false, true},
+		"a tool's session":  {200, lost, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := &web{}
+			var times atomic.Int64
+			srv.special = func(w http.ResponseWriter, r *http.Request, m wire.Message) bool {
+				if m.Method != "tools/call" && (m.Method != "ping" || tt.tool) || r.Header.Get(wire.HeaderSessionID) != "s1" || srv.executed.Load() == 0 {
+					return false
+				}
+				if m.Method == "tools/call" {
+					times.Add(1)
+				}
+				w.Header().Set("Content-Type", wire.TypeJSON)
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, strings.Replace(tt.body, "%s", string(m.ID), 1))
+				return true
+			}
+			b := open(t, options(), upstream.Config{Name: "s", URL: srv.start(t)})
+			mustText(t, b, "s", "echo", `{}`)
+			if _, err := call(t, b, "s", "echo", `{}`); (err == nil) != tt.again || times.Load() != 1 {
+				t.Errorf("%v, asked %d times", err, times.Load())
+			}
+			if tt.tool {
+				if _, err := call(t, b, "s", "echo", `{}`); err == nil || srv.inits.Load() != 1 {
+					t.Errorf("%v, %d sessions", err, srv.inits.Load())
+				}
+				return
+			}
+			mustText(t, b, "s", "echo", `{}`)
+			if srv.inits.Load() != 2 || times.Load() != 1 {
+				t.Errorf("%d sessions, refused %d times", srv.inits.Load(), times.Load())
+			}
+		})
+	}
+}
+
 func TestFO10_LostForever(t *testing.T) {
 	t.Parallel()
 	srv := &web{forever: true}
@@ -192,118 +134,20 @@ func TestFO10_LostForever(t *testing.T) {
 	if n := srv.inits.Load(); n > 10 {
 		t.Errorf("%d times initialize", n)
 	}
-}
-
-// A server that dies before it has the whole message cannot have acted on it.
-func TestCutRequestIsNotExecuted(t *testing.T) {
-	t.Parallel()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength < 1<<20 {
-			(&web{modern: true}).ServeHTTP(w, r)
+	legacy := &web{} // … and one that never knows the session, not even to greet
+	none := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Mcp-Session-Id") != "" {
+			w.WriteHeader(http.StatusNotFound)
 			return
 		}
-		c, _, err := w.(http.Hijacker).Hijack()
-		if err == nil {
-			_ = c.(*net.TCPConn).SetLinger(0) // a reset, as when a process is killed
-			_ = c.Close()
-		}
+		legacy.ServeHTTP(w, r)
 	}))
-	defer srv.Close()
-	b := open(t, options(), upstream.Config{Name: "s", URL: srv.URL + "/mcp"})
-	args := `{"text":"` + strings.Repeat("x", 1<<23) + `"}`
-	if _, err := call(t, b, "s", "echo", args); !errors.Is(err, sallyport.ErrNotExecuted) {
-		t.Errorf("got %v, want that nothing ran", err)
-	}
-}
-
-func TestHeaders(t *testing.T) {
-	t.Parallel()
-	for _, modern := range []bool{true, false} {
-		srv := &web{modern: modern}
-		c := upstream.Config{Name: "s", URL: srv.start(t), Header: http.Header{"authorization": {"Bearer upstream-secret"}}}
-		b := open(t, options(), c)
-		tl := tool("s", "écho")
-		tl.Digest = "d"
-		tl.InputSchema = []byte(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"properties":{"deep":{"type":"integer","x-mcp-header":"Deep"}}},"none":{"type":"boolean","x-mcp-header":"None"}}}`)
-		job := backendtest.Job(tl, `{"n":{"deep":42},"none":null,"region":"é"}`)
-		job.Key, job.Who.TokenID = "key-1", "callers-token"
-		for range 2 {
-			if _, err := b.Run(t.Context(), job); err != nil {
-				t.Fatal(err)
-			}
-		}
-		requests, bodies := srv.recorded()
-		n := len(requests) - 1
-		for requests[n].Method != http.MethodPost { // the listening stream of the session opens when it likes
-			n--
-		}
-		last := requests[n]
-		want := map[string]string{
-			"Authorization": "Bearer upstream-secret", "Idempotency-Key": "key-1", "Accept": "application/json, text/event-stream",
-			"Mcp-Protocol-Version": "2025-11-25", "Mcp-Session-Id": "s1", "Mcp-Method": "", "Mcp-Name": "", "Mcp-Param-Region": "",
-		}
-		if modern {
-			want["Mcp-Protocol-Version"], want["Mcp-Session-Id"], want["Mcp-Method"] = "2026-07-28", "", "tools/call"
-			want["Mcp-Name"], want["Mcp-Param-Region"], want["Mcp-Param-Deep"] = "=?base64?w6ljaG8=?=", "=?base64?w6k=?=", "42"
-		}
-		for name, value := range want {
-			if got := last.Header.Get(name); got != value {
-				t.Errorf("modern %t: %s = %q, want %q", modern, name, got, value)
-			}
-		}
-		if _, there := last.Header["Mcp-Param-None"]; there {
-			t.Error("null argument has a header")
-		}
-		if body := bodies[n]; strings.Contains(body, "callers-token") || !strings.Contains(body, `"arguments":{"n":{"deep":42},"none":null,"region":"é"}`) {
-			t.Errorf("body = %s", body)
-		}
-		l, err := b.Tools(t.Context(), "s")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if wantTools := map[bool]int{true: 1, false: 2}[modern]; len(l.Tools) != wantTools || len(l.Warnings) != 2-wantTools {
-			t.Errorf("modern %t: %d tools, warnings %v", modern, len(l.Tools), l.Warnings)
-		}
-	}
-}
-
-func TestRedirects(t *testing.T) {
-	t.Parallel()
-	other := &web{}
-	elsewhere := other.start(t)
-	for name, tt := range map[string]struct {
-		to   string
-		code int
-		ok   bool
-	}{
-		"same origin": {"/mcp/", 307, true}, "other origin": {elsewhere, 307, false}, "as GET": {"/mcp/", 302, false},
-		"with password": {"http://u:p@HOST/mcp/", 308, false},
-	} {
-		srv := &web{}
-		srv.special = func(w http.ResponseWriter, r *http.Request, _ wire.Message) bool {
-			if r.URL.Path != "/mcp" {
-				return false
-			}
-			w.Header().Set("Location", strings.Replace(tt.to, "HOST", r.Host, 1))
-			w.WriteHeader(tt.code)
-			return true
-		}
-		o := options()
-		if !tt.ok {
-			o.Budget = 100 * time.Millisecond
-		}
-		b := open(t, o, upstream.Config{Name: "s", URL: srv.start(t), Header: http.Header{"Authorization": {"Bearer x"}}})
-		await.That(t, name+": it was tried", func() bool { s := status(t, b, "s"); return s.State == upstream.StateReady || s.Error != "" })
-		_, err := call(t, b, "s", "echo", `{}`)
-		if (err == nil) != tt.ok {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err != nil && !strings.Contains(err.Error(), fmt.Sprint("HTTP status ", tt.code)) {
-			t.Errorf("%s: unclear: %v", name, err)
-		}
-	}
-	if requests, _ := other.recorded(); len(requests) != 0 || other.inits.Load() != 0 {
-		t.Error("a redirect led to another origin")
+	defer none.Close()
+	o := options()
+	o.Budget = time.Second
+	b = open(t, o, upstream.Config{Name: "s", URL: none.URL + "/mcp"})
+	if _, err := call(t, b, "s", "echo", `{}`); err == nil || !strings.Contains(err.Error(), "upstream_session_lost") || !errors.Is(err, sallyport.ErrNotExecuted) {
+		t.Errorf("got %v, want upstream_session_lost", err)
 	}
 }
 
@@ -354,90 +198,6 @@ func TestFO30_AnswersAreBounded(t *testing.T) {
 	}
 }
 
-func TestStreamsOfManyKinds(t *testing.T) {
-	t.Parallel()
-	srv := &web{}
-	var resumed atomic.Int64
-	srv.special = func(w http.ResponseWriter, _ *http.Request, m wire.Message) bool {
-		if m.Method != "tools/call" {
-			return false
-		}
-		id, _ := wire.String(wire.Path(m.Params, "arguments", "do"))
-		w.Header().Set("Content-Type", "text/event-stream")
-		send := func(name, data string) { _, _ = w.Write(wire.AppendEvent(nil, name, []byte(data))) }
-		switch id {
-		case "ask":
-			send("", `{"jsonrpc":"2.0","id":5,"method":"ping"}`)
-			send("", `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"mine"}}`)
-			send("other", `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{"content":[],"x":"not a message event"}}`)
-			send("", `{"jsonrpc":"2.0","id":"foreign","result":{"content":[]}}`)
-			send("", `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":`+text("asked")+`}`)
-		case "cut":
-			send("", `{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)
-		case "malformed":
-			send("", `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"result":{"content":[]},"result":1}`)
-		}
-		return true
-	}
-	inner := http.Handler(srv)
-	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get(wire.HeaderLastEventID) != "" {
-			resumed.Add(1)
-		}
-		inner.ServeHTTP(w, r)
-	}))
-	defer ts.Close()
-	b := open(t, options(), upstream.Config{Name: "s", URL: ts.URL})
-	job := backendtest.Job(tool("s", "x"), `{"do":"ask"}`)
-	var notices []string
-	job.Notify = func(n sallyport.Notice) { notices = append(notices, n.Method) }
-	out, err := b.Run(t.Context(), job)
-	if got, _ := backendtest.Text(out); err != nil || got != "asked" || len(notices) != 1 {
-		t.Errorf("ask: %s, %v, notices %v", out.Content, err, notices)
-	}
-	await.That(t, "ping is answered", func() bool {
-		_, bodies := srv.recorded()
-		return strings.Contains(strings.Join(bodies, "\n"), `{"jsonrpc":"2.0","id":5,"result":{}}`)
-	})
-	_, err = call(t, b, "s", "x", `{"do":"cut"}`)
-	if err == nil || !strings.Contains(err.Error(), "upstream_disconnected") || errors.Is(err, sallyport.ErrNotExecuted) || resumed.Load() != 0 {
-		t.Errorf("cut: %v, %d resumes", err, resumed.Load())
-	}
-	if out, err := call(t, b, "s", "x", `{"do":"malformed"}`); err != nil || !out.IsError {
-		t.Errorf("malformed: %s, %v", out.Content, err)
-	}
-}
-
-func TestStreamIsResumed(t *testing.T) {
-	t.Parallel()
-	var id atomic.Value
-	var calls atomic.Int64
-	srv := &web{}
-	srv.special = func(w http.ResponseWriter, _ *http.Request, m wire.Message) bool {
-		if m.Method != "tools/call" {
-			return false
-		}
-		calls.Add(1)
-		id.Store(string(m.ID))
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, "id: e1\nretry: 10\ndata:\n\n") // then hangs up
-		return true
-	}
-	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "e1" {
-			w.Header().Set("Content-Type", "text/event-stream")
-			_, _ = w.Write(wire.AppendEvent(nil, "", fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id.Load(), text("later"))))
-			return
-		}
-		srv.ServeHTTP(w, r)
-	}))
-	defer ts.Close()
-	b := open(t, options(), upstream.Config{Name: "s", URL: ts.URL})
-	if got := mustText(t, b, "s", "x", `{}`); got != "later" || calls.Load() != 1 {
-		t.Errorf("got %q after %d calls", got, calls.Load())
-	}
-}
-
 func TestHTTPRefusals(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -485,38 +245,6 @@ func TestHTTPRefusals(t *testing.T) {
 	for _, u := range []string{"ftp://x/", "http://", "http://u:p@x/", "javascript:alert(1)", "/mcp"} {
 		if b.Add(upstream.Config{Name: "s", URL: u}) == nil {
 			t.Errorf("%s was accepted", u)
-		}
-	}
-}
-
-func TestHTTPCancelIsTold(t *testing.T) {
-	t.Parallel()
-	for _, modern := range []bool{true, false} {
-		srv := &web{modern: modern}
-		ended := make(chan struct{}, 1)
-		srv.special = func(w http.ResponseWriter, r *http.Request, m wire.Message) bool {
-			if m.Method == "tools/call" {
-				go func() { <-r.Context().Done(); ended <- struct{}{} }()
-			}
-			return false
-		}
-		b := open(t, options(), upstream.Config{Name: "s", URL: srv.start(t)})
-		ctx, cancel := context.WithCancel(t.Context())
-		job := backendtest.Job(tool("s", "hang"), `{}`)
-		job.Notify = func(sallyport.Notice) { cancel() }
-		if _, err := b.Run(ctx, job); err != context.Canceled {
-			t.Errorf("Run = %v", err)
-		}
-		select {
-		case <-ended:
-		case <-time.After(await.Patience):
-			t.Error("the stream was not hung up")
-		}
-		if !modern {
-			await.That(t, "notifications/cancelled arrives", func() bool {
-				_, bodies := srv.recorded()
-				return strings.Contains(strings.Join(bodies, "\n"), "notifications/cancelled")
-			})
 		}
 	}
 }

@@ -78,7 +78,8 @@ func (at *place) send(ctx context.Context, job sallyport.Job, method, id string,
 	at.mu.Lock()
 	se, desk := at.se, at.desk
 	at.mu.Unlock()
-	r := link.Request{ID: ids.Add(1), Method: method, Name: id, Notify: job.Notify, Desk: desk, Quiet: method != "tasks/result", Params: params}
+	r := link.Request{ID: ids.Add(1), Method: method, Name: id, Notify: job.Notify, Desk: desk, Room: job.Room, Quiet: method != "tasks/result", Params: params}
+	_ = r.Room.Want(ctx, 0)
 	if r.Notify == nil {
 		r.Notify = func(sallyport.Notice) {}
 	}

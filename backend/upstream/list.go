@@ -6,15 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
 	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/asked"
+	"sallyport.dev/sallyport/backend/upstream/failure"
 	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/backend/upstream/page"
 	"sallyport.dev/sallyport/backend/upstream/param"
 	"sallyport.dev/sallyport/backend/upstream/pipe"
+	"sallyport.dev/sallyport/backend/upstream/web"
 	"sallyport.dev/sallyport/pause"
 	"sallyport.dev/sallyport/wire"
 )
@@ -38,9 +41,12 @@ func (s *server) keepListed(ctx context.Context) {
 	refresh := time.NewTicker(s.o.Refresh)
 	defer refresh.Stop()
 	for {
+		always := true
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.again:
+			always = false
 		case <-s.relist:
 		case <-refresh.C:
 		case <-s.rumour: // more of them may be on their way
@@ -58,7 +64,7 @@ func (s *server) keepListed(ctx context.Context) {
 		if se == nil {
 			continue
 		}
-		if _, err := s.list(ctx, se); err != nil && ctx.Err() == nil {
+		if _, err := s.list(ctx, se, always); err != nil && ctx.Err() == nil {
 			s.o.Log.Warn("upstream's tools cannot be listed", "server", s.Name, "error", err)
 		}
 		if !pause.For(ctx, s.o.BackOff) { // a server that says "changed" all the time
@@ -69,14 +75,15 @@ func (s *server) keepListed(ctx context.Context) {
 
 // list fetches all pages within the bounds and passes the listing on, one
 // listing at a time and none after the server was removed. What was listed
-// before stays when it fails.
-func (s *server) list(ctx context.Context, se *session) (Listing, error) {
+// before stays when it fails. One that is as it was need not be passed on again.
+func (s *server) list(ctx context.Context, se *session, always bool) (Listing, error) {
 	select {
 	case s.lists <- struct{}{}:
 		defer func() { <-s.lists }()
 	case <-ctx.Done():
 		return Listing{}, ctx.Err()
 	}
+	s.set(func() { s.listed = time.Now() })
 	ctx, cancel := context.WithTimeout(ctx, s.o.Listing)
 	defer cancel()
 	l := Listing{Server: s.Name, Endpoint: s.endpoint, Credential: s.Credential, Instructions: se.says.Instructions}
@@ -88,7 +95,9 @@ func (s *server) list(ctx context.Context, se *session) (Listing, error) {
 		if _, unnamed := se.link.(*pipe.Pipe); unnamed && se.era == eraLegacy && slices.ContainsFunc(l.Tools, asked.Speaks) {
 			s.asks.Store(true)
 		}
-		s.o.OnListing(l)
+		if always || !reflect.DeepEqual(l, s.last()) {
+			s.o.OnListing(l)
+		}
 	}
 	s.mu.Lock() // Status shows a list only when it has been passed on
 	defer s.mu.Unlock()
@@ -99,6 +108,20 @@ func (s *server) list(ctx context.Context, se *session) (Listing, error) {
 	s.listing = l
 	s.told.Store(true)
 	return l, nil
+}
+
+// inUse has a server listed that was not for a while: a tool that changed is found out
+// also where its server does not say so.
+func (s *server) inUse() {
+	s.mu.Lock()
+	old := s.told.Load() && time.Since(s.listed) > s.o.Again
+	s.mu.Unlock()
+	if old {
+		select {
+		case s.again <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // pages fetches the tools, and what else the server says that it has. A list
@@ -116,7 +139,7 @@ func (se *session) pages(ctx context.Context, l *Listing) error {
 		return se.s.fail(err)
 	}
 	if err != nil { // a part is better than nothing, and than another part
-		l.warn("tools/list broke off, so this is a part of the tools: %s", brief(err))
+		l.warn("tools/list broke off, so this is a part of the tools: %s", failure.Brief(err))
 	}
 	if se.echoes.Store(page.Echoes(tools.Items, l.Server)); se.echoes.Load() {
 		return se.leadsBack()
@@ -145,9 +168,9 @@ func (se *session) pages(ctx context.Context, l *Listing) error {
 		switch {
 		case err != nil && (len(more.was) > 0 || len(list.Items) == 0):
 			*more.to = more.was
-			l.warn("%s failed, so what it said before still counts: %s", more.method, brief(err))
+			l.warn("%s failed, so what it said before still counts: %s", more.method, failure.Brief(err))
 		case err != nil:
-			l.warn("%s broke off, so this is a part of them: %s", more.method, brief(err))
+			l.warn("%s broke off, so this is a part of them: %s", more.method, failure.Brief(err))
 		}
 	}
 	l.Holds = wire.Member(se.says.Capabilities, "resources") != nil
@@ -174,7 +197,7 @@ func (s *server) last() Listing {
 
 // addTool leaves out what an HTTP client must not show.
 func (se *session) addTool(l *Listing, raw json.RawMessage) {
-	if _, web := se.link.(*webLink); web && se.era == eraModern {
+	if _, isWeb := se.link.(*web.Link); isWeb && se.era == eraModern {
 		if _, err := param.Headers(wire.Member(raw, "inputSchema")); err != nil {
 			name, _ := wire.String(wire.Member(raw, "name"))
 			l.warn("tool %.80q is left out: %v", name, err)

@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"sallyport.dev/sallyport/test/await"
 )
@@ -39,4 +40,49 @@ func TestEqualNamesAreTold(t *testing.T) {
 	if st := status(t, b, "s"); len(st.Warnings) != 1 || !strings.Contains(st.Warnings[0], `"echo" the first is kept`) {
 		t.Errorf("%v", st.Warnings)
 	}
+}
+
+func TestFO06_CursorsThatDoNotEnd(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]struct {
+		tools    int
+		degraded string
+	}{
+		"same-cursor": {1, "pagination"}, "cycle": {3, "pagination"}, "endless-pages": {0, "pagination"},
+		"empty-cursor": {2, "pagination"}, "slow-pages": {1, "pagination"}, "legacy": {1, ""},
+	} {
+		o := options()
+		if mode == "slow-pages" {
+			o.Listing = 2 * time.Second
+		}
+		b := open(t, o, server("s", mode))
+		await.That(t, mode+" is listed", func() bool {
+			st := status(t, b, "s")
+			return st.Degraded == want.degraded && st.Tools == want.tools
+		})
+		if mode == "slow-pages" {
+			continue // it hangs from its second page on
+		}
+		l, err := b.Tools(t.Context(), "s")
+		if err != nil || l.Degraded != want.degraded {
+			t.Errorf("%s: %d tools, degraded %q, %v; want %+v", mode, len(l.Tools), l.Degraded, err, want)
+		}
+		if l.Instructions != "Be careful." {
+			t.Errorf("%s: instructions %q", mode, l.Instructions)
+		}
+	}
+}
+
+func TestListChangedIsFollowed(t *testing.T) {
+	t.Parallel()
+	b := open(t, options(), server("s", "restless"))
+	seen := map[string]bool{}
+	await.That(t, "three different lists", func() bool {
+		l, err := b.Tools(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[string(l.Tools[0])] = true
+		return len(seen) >= 3
+	})
 }

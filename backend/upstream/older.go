@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 
 	"sallyport.dev/sallyport/backend/upstream/sse"
 	"sallyport.dev/sallyport/backend/upstream/status"
+	"sallyport.dev/sallyport/backend/upstream/web"
+	"sallyport.dev/sallyport/httponce"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -25,7 +29,7 @@ func (s *server) connectWeb(ctx context.Context) (*session, error) {
 		s.set(func() { s.older, s.plain = false, false }) // it was replaced
 	}
 	se := s.newSession()
-	se, err := s.meet(ctx, se, newWebLink(se))
+	se, err := s.meet(ctx, se, se.web())
 	if err == nil || older || !mayBeOlder(err) {
 		return se, err
 	}
@@ -34,6 +38,24 @@ func (s *server) connectWeb(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	return se, why
+}
+
+// web speaks to a server over streamable HTTP.
+func (se *session) web() *web.Link {
+	s := se.s
+	return web.New(web.Options{
+		Server: s.Name, URL: s.URL, Way: s.way(), Most: s.o.MaxMessage, Given: s.given, Room: &se.room, Heard: s.heard,
+		ID:     func() int64 { return ids.Add(1) },
+		Modern: func() bool { return se.era == eraModern }, Version: func() string { return se.version },
+	})
+}
+
+// way is how requests go out.
+func (s *server) way() http.RoundTripper {
+	if s.Config.HTTP != nil {
+		return s.Config.HTTP
+	}
+	return s.o.HTTP
 }
 
 // mayBeOlder tells whether a server said no to initialize in a way in which one
@@ -51,8 +73,15 @@ func mayBeOlder(err error) bool {
 func (s *server) connectOlder(ctx context.Context) (*session, error) {
 	probe, cancel := context.WithTimeout(ctx, s.o.Probe)
 	defer cancel()
-	web := newWebLink(&session{s: s}) // for its client and its address
-	conn, err := sse.Open(probe, sse.Options{Client: web.client, URL: web.url.Load(), Header: s.Header, Most: s.o.MaxMessage})
+	address, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.give(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := sse.Open(probe, sse.Options{Client: httponce.Client(s.way()), URL: address, Header: v.Header, Most: s.o.MaxMessage})
 	switch {
 	case err != nil && probe.Err() != nil && ctx.Err() == nil:
 		return nil, fmt.Errorf("%w: it names no endpoint within %v", sse.ErrOther, s.o.Probe)

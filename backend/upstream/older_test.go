@@ -217,3 +217,44 @@ func TestNpmEverythingSSE(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// A server may answer a request where it was posted, instead of on its stream: large
+// answers, errors and notifications, too.
+func TestHTTPSSEAnswersWhereItIsAsked(t *testing.T) {
+	t.Parallel()
+	inner := &web{special: func(w http.ResponseWriter, _ *http.Request, m wire.Message) bool {
+		if wire.Path(m.Params, "arguments", "broken") == nil {
+			return false
+		}
+		w.Header().Set("Content-Type", wire.TypeJSON)
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"content":[]}}`, m.ID)
+		return true
+	}}
+	url := startOlder(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodGet:
+			w.Header().Set("Content-Type", wire.TypeSSE)
+			_, _ = io.WriteString(w, "event: endpoint\ndata: /messages?x=1\n\n")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		case r.URL.RawQuery == "":
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		default:
+			r.Header.Set(wire.HeaderSessionID, fmt.Sprint("s", inner.session.Load()))
+			inner.ServeHTTP(w, r)
+		}
+	}))
+	b := open(t, options(), upstream.Config{Name: "s", URL: url})
+	large := `{"x":"` + strings.Repeat("x", limit/2) + `"}`
+	for _, args := range []string{`{}`, large, `{"n":1.0}`} {
+		if got := mustText(t, b, "s", "echo", args); got != args {
+			t.Errorf("got %.40s", got)
+		}
+	}
+	if out, err := call(t, b, "s", "echo", `{"broken":true}`); err != nil || !out.IsError || !out.Unclear {
+		t.Errorf("one that cannot be used: %s, %v", out.Content, err)
+	}
+	if n := inner.executed.Load(); n != 3 {
+		t.Errorf("executed %d times", n)
+	}
+}

@@ -12,15 +12,15 @@ import (
 	"sallyport.dev/sallyport/backend/upstream/asked"
 	"sallyport.dev/sallyport/backend/upstream/entry"
 	"sallyport.dev/sallyport/backend/upstream/turn"
+	"sallyport.dev/sallyport/backend/upstream/web"
 	"sallyport.dev/sallyport/limit/share"
 )
 
 // A server that has sessions may keep something in them. So each principal has one of
 // its own: what one does there, another neither sees nor ends, and what the server asks
 // in it is asked of nobody else. The session of the gateway itself only lists. A program
-// has one session, with all who use it, until it asks something in the middle of a call
-// that it does not name (asked.Room): from then on it is one process for each principal,
-// of which the first keeps the one that there was.
+// has one session as long as it runs: so it is one process for each principal, of which
+// the first keeps the one that lists, unless an operator says that they share it.
 
 const (
 	ownIdle     = 5 * time.Minute // after which an own session is closed, until the next call
@@ -49,13 +49,13 @@ func (s *server) own(se *session, job sallyport.Job) (*server, error) {
 // divided reports whether each principal has the server for itself. What is followed is
 // followed by the session that listens.
 func (s *server) divided(job sallyport.Job) bool {
-	return !s.mute && job.Who.ID != "" && job.Kind != sallyport.Subscribe && (s.URL != "" || s.asks.Load() && s.Processes != entry.One)
+	return !s.mute && job.Who.ID != "" && job.Kind != sallyport.Subscribe && (s.URL != "" || s.Processes != entry.One)
 }
 
 // isSession reports whether the server behind a URL knows the connection again.
 func (se *session) isSession() bool {
-	web, isWeb := se.link.(*webLink)
-	return se.era == eraLegacy && (!isWeb || web.id.Load() != nil)
+	l, isWeb := se.link.(*web.Link)
+	return se.era == eraLegacy && (!isWeb || l.InSession())
 }
 
 // process is the process of a program that a principal's calls go to, nil if it is the

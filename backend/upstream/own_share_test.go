@@ -7,15 +7,20 @@ import (
 	"sallyport.dev/sallyport"
 )
 
-// One tenant's callers, however many, leave processes of a program for the others; those
-// that nobody uses make room, the caller's own agent's first.
-func TestProcessesAreShared(t *testing.T) {
-	t.Parallel()
+func lazyProgram(t *testing.T) *server {
 	o := &Options{}
 	o.fill()
 	s := prepare(Config{Name: "s", Argv: []string{"x"}, Lazy: true}, o)
 	s.begin(t.Context())
 	t.Cleanup(s.stop)
+	return s
+}
+
+// One tenant's callers, however many, leave processes of a program for the others; those
+// that nobody uses make room, the caller's own agent's first.
+func TestProcessesAreShared(t *testing.T) {
+	t.Parallel()
+	s := lazyProgram(t)
 	n := 0
 	use := func(tenant, agent string) bool { // one more user of an agent's has a call there
 		n++
@@ -62,11 +67,7 @@ func TestProcessesAreShared(t *testing.T) {
 // another may.
 func TestOnesShareCostsNobodyHis(t *testing.T) {
 	t.Parallel()
-	o := &Options{}
-	o.fill()
-	s := prepare(Config{Name: "s", Argv: []string{"x"}, Lazy: true}, o)
-	s.begin(t.Context())
-	t.Cleanup(s.stop)
+	s := lazyProgram(t)
 	n := 0
 	hold := func(who sallyport.Principal, inUse bool) bool {
 		n++

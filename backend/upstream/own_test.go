@@ -15,6 +15,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/backendtest"
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/backend/upstream/entry"
 	"sallyport.dev/sallyport/test/await"
 )
 
@@ -216,4 +217,38 @@ func TestWhatIsFollowedStaysWithTheListener(t *testing.T) {
 	b.Unfollow("s", "x:1")
 	b.Unfollow("s", "x:1") // does no harm
 	b.Unfollow("s", "x:2")
+}
+
+// FO-16: what a program keeps in memory is its caller's: each principal has a process of
+// its own, and keeps it. Where an operator says that they share one, it is marked.
+func TestFO16_ProgramsAreEachCallersOwn(t *testing.T) {
+	t.Parallel()
+	shared := server("shared", "legacy")
+	shared.Processes = entry.One
+	b := open(t, options(), server("apart", "legacy"), shared)
+	all := []sallyport.Principal{{Tenant: "t", ID: "ann"}, {Tenant: "t", ID: "bob"}, {Tenant: "u", ID: "ann"}, {Tenant: "t", ID: "ann", OnBehalfOf: "cy"}}
+	for name, want := range map[string]int{"apart": len(all), "shared": 1} {
+		pids := map[string]sallyport.Principal{}
+		for range 2 {
+			for _, who := range all {
+				j := backendtest.Job(tool(name, "pid"), `{}`)
+				j.Who = who
+				out, err := b.Run(t.Context(), j)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pid, err := backendtest.Text(out)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pids[pid] = who
+			}
+		}
+		if len(pids) != want {
+			t.Errorf("%s: processes %v", name, pids)
+		}
+		if marked := strings.Contains(strings.Join(status(t, b, name).Warnings, " "), "shared:"); marked != (want == 1) {
+			t.Errorf("%s: marked %t", name, marked)
+		}
+	}
 }

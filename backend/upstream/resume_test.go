@@ -142,3 +142,44 @@ func TestFO10_StreamOfALostSession(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 }
+
+// FO-14: a server may hang up as often as it likes while a call runs, as one does that is
+// polled, or is behind an idle cut: it is asked again until the answer is there.
+func TestFO14_AnswerThatIsPolled(t *testing.T) {
+	t.Parallel()
+	const turns = 22
+	var id atomic.Value
+	var gets, executed atomic.Int64
+	srv := &web{}
+	srv.special = func(w http.ResponseWriter, _ *http.Request, m wire.Message) bool {
+		if m.Method != "tools/call" {
+			return false
+		}
+		executed.Add(1)
+		id.Store(string(m.ID))
+		w.Header().Set("Content-Type", wire.TypeSSE)
+		_, _ = io.WriteString(w, "id: e0\nretry: 1\ndata:\n\n") // said once
+		return true
+	}
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.Header.Get("Last-Event-Id") == "" {
+			srv.ServeHTTP(w, r)
+			return
+		}
+		n := gets.Add(1)
+		w.Header().Set("Content-Type", wire.TypeSSE)
+		if want := fmt.Sprint("e", n-1); r.Header.Get("Last-Event-Id") != want {
+			t.Errorf("asked for what is after %s, want %s", r.Header.Get("Last-Event-Id"), want)
+		}
+		if n < turns {
+			_, _ = fmt.Fprintf(w, "id: e%d\ndata:\n\n", n)
+			return
+		}
+		_, _ = w.Write(wire.AppendEvent(nil, "", fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id.Load(), text("at last"))))
+	}))
+	defer ts.Close()
+	b := open(t, options(), upstream.Config{Name: "s", URL: ts.URL})
+	if got := mustText(t, b, "s", "x", `{}`); got != "at last" || executed.Load() != 1 {
+		t.Errorf("got %q, executed %d times", got, executed.Load())
+	}
+}

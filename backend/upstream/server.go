@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,9 @@ import (
 	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/breaker"
 	"sallyport.dev/sallyport/backend/upstream/entry"
+	"sallyport.dev/sallyport/backend/upstream/failure"
 	"sallyport.dev/sallyport/backend/upstream/follow"
+	"sallyport.dev/sallyport/backend/upstream/given"
 	"sallyport.dev/sallyport/backend/upstream/line"
 	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/backend/upstream/pace"
@@ -48,14 +51,17 @@ type server struct {
 	endpoint string
 	life     context.Context //nolint:containedctx // ends when the server is removed, with all its calls
 	cancel   context.CancelFunc
-	ended    chan struct{} // closed when the supervisor is done
-	kick     chan struct{} // holds one: wakes a server that sleeps
-	line     *turn.Line    // of calls
-	solo     *turn.Line    // of calls that come one at a time
-	asks     *atomic.Bool  // it asks without saying for which call; its own sessions know it, too
+	ended    chan struct{}  // closed when the supervisor is done
+	kick     chan struct{}  // holds one: wakes a server that sleeps
+	line     *turn.Line     // of calls
+	solo     *turn.Line     // of calls that come one at a time
+	given    *given.Keeper  // what it is given
+	parting  sync.WaitGroup // sessions that only end their calls
+	asks     *atomic.Bool   // it asks without saying for which call; its own sessions know it, too
 	circuit  *breaker.Breaker
 	relist   chan struct{} // asks for a listing
 	rumour   chan struct{} // the server says that what it has changed
+	again    chan struct{} // it is called, and was not listed for a while
 	follows  follow.Set
 	lists    chan struct{}       // held by the one listing that runs
 	told     atomic.Bool         // what it has, once at least
@@ -72,22 +78,24 @@ type server struct {
 	next     time.Time // when it is tried again
 	lastErr  error
 	restarts int
+	turn     int   // of what it was given when it was last connected to
 	plain    bool  // it died of server/discover, or is older than that: it gets initialize
 	older    bool  // it speaks HTTP+SSE
 	trouble  error // of the last call that failed for the server's sake
 	listing  Listing
 	listErr  error
+	listed   time.Time // when that was last tried
 	stderr   line.Ring
 }
 
 func prepare(c Config, o *Options) *server {
 	s := &server{
 		Config: c, o: o, endpoint: c.Endpoint(), state: StateIdle,
-		ended: make(chan struct{}), kick: make(chan struct{}, 1), relist: make(chan struct{}, 1), rumour: make(chan struct{}, 1), lists: make(chan struct{}, 1), changed: make(chan struct{}),
+		ended: make(chan struct{}), kick: make(chan struct{}, 1), relist: make(chan struct{}, 1), rumour: make(chan struct{}, 1), again: make(chan struct{}, 1), lists: make(chan struct{}, 1), changed: make(chan struct{}),
 		down: time.Now(), line: turn.New(cmp.Or(c.Calls, o.Calls), cmp.Or(c.Queue, o.Queue), cmp.Or(c.Wait, o.Wait)), circuit: breaker.New(o.Breaker),
 		solo: turn.New(1, ownQueue, cmp.Or(c.Wait, o.Wait)), asks: new(atomic.Bool),
+		given: given.New(given.Values{Env: c.Env, Header: c.Header, Inject: c.Confinement.Inject}, c.Given),
 	}
-	s.asks.Store(c.Processes == entry.Each)
 	return s
 }
 
@@ -117,6 +125,7 @@ func (s *server) supervise(ctx context.Context) {
 		lists.Go(func() { s.keepListed(ctx) })
 	}
 	defer s.owns.gone()
+	defer s.parting.Wait()
 	if s.Lazy && !s.sleep(ctx) {
 		return
 	}
@@ -135,6 +144,9 @@ func (s *server) supervise(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, errStale) {
+			continue
+		}
 		if errors.Is(err, errIdle) {
 			failures = 0
 			if !s.sleep(ctx) {
@@ -144,7 +156,7 @@ func (s *server) supervise(ctx context.Context) {
 		}
 		if failures == 0 || err.Error() != said {
 			said = err.Error()
-			s.o.Log.Warn("upstream is down", "server", s.Name, "error", detail(err))
+			s.o.Log.Warn("upstream is down", "server", s.Name, "error", failure.Detail(err))
 		}
 		s.set(func() {
 			s.state, s.se, s.lastErr, s.tried = StateDown, nil, err, time.Now()
@@ -166,9 +178,9 @@ func (s *server) supervise(ctx context.Context) {
 }
 
 // attend waits for the end of a session, or until it has been idle for long
-// enough, and cleans up after it.
-func (s *server) attend(ctx context.Context, se *session) error {
-	defer se.link.Close(s.o.Grace)
+// enough, or is stale, and cleans up after it.
+func (s *server) attend(ctx context.Context, se *session) (err error) {
+	defer func() { s.part(ctx, se, err) }()
 	hearing, stop := context.WithCancel(ctx)
 	var ears sync.WaitGroup
 	defer ears.Wait()
@@ -187,6 +199,9 @@ func (s *server) attend(ctx context.Context, se *session) error {
 			return se.link.Err()
 		case <-ctx.Done():
 			return se.link.Err()
+		case <-se.stale:
+			s.set(func() { s.state, s.se, s.down = StateStarting, nil, time.Now() })
+			return errStale
 		case <-look:
 			if s.retire(se, began) {
 				return errIdle
@@ -214,6 +229,9 @@ func (s *server) askList() {
 // acquire waits for a session, at most as long as the budget. A server that has
 // been down for longer than that makes nobody wait. Errors wrap ErrNotExecuted.
 func (s *server) acquire(ctx context.Context) (*session, error) {
+	if err := s.renew(ctx); err != nil {
+		return nil, err
+	}
 	s.wake()
 	budget := time.NewTimer(s.o.Budget)
 	defer budget.Stop()
@@ -252,12 +270,13 @@ func (s *server) notReady(err error) error {
 	s.mu.Unlock()
 	return &sallyport.Error{
 		Code: sallyport.Unavailable, Step: sallyport.Execute, Err: outcome.NotSent(err), RetryAfter: max(time.Until(next), comeBack),
-		Message: fmt.Sprintf("server %q is not available: %s", s.Name, brief(err)), Hint: "try after retry_after; the operator sees more under servers list",
+		Message: fmt.Sprintf("server %q is not available: %s", s.Name, failure.Brief(err)), Hint: "try after retry_after; the operator sees more under servers list",
 	}
 }
 
 // run does one job. It ends with ctx, and when the server is removed.
 func (s *server) run(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
+	s.inUse()
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
@@ -360,16 +379,19 @@ func (s *server) status() Status {
 	}
 	if s.se != nil {
 		st.Era, st.Version, st.Info = s.se.era, s.se.version, s.se.says.Info
+		if s.Processes == entry.One || s.se.room.Several() {
+			st.Warnings = append(slices.Clip(st.Warnings), "shared: what it keeps in memory is common to all who call it")
+		}
 		if s.listErr != nil {
-			st.Error = "its tools cannot be listed: " + detail(s.listErr)
+			st.Error = "its tools cannot be listed: " + failure.Detail(s.listErr)
 		}
 	} else if s.lastErr != nil {
-		st.Error = detail(s.lastErr)
+		st.Error = failure.Detail(s.lastErr)
 	}
 	r := s.circuit.Read()
 	st.Circuit, st.Opened = r.State, r.Opened
 	if r.State != breaker.Closed && st.Error == "" {
-		st.Error = s.cutOff(r.Wait)
+		st.Error = s.cutOff(r.Wait).Message
 	}
 	return st
 }

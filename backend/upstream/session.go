@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/asked"
 	"sallyport.dev/sallyport/backend/upstream/environ"
+	"sallyport.dev/sallyport/backend/upstream/failure"
 	"sallyport.dev/sallyport/backend/upstream/greeting"
 	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/backend/upstream/param"
@@ -23,6 +25,7 @@ import (
 	"sallyport.dev/sallyport/backend/upstream/request"
 	"sallyport.dev/sallyport/backend/upstream/result"
 	"sallyport.dev/sallyport/backend/upstream/status"
+	"sallyport.dev/sallyport/backend/upstream/web"
 	"sallyport.dev/sallyport/wire"
 	"sallyport.dev/sallyport/wire/ask"
 )
@@ -40,12 +43,16 @@ type session struct {
 	era      string
 	version  string
 	says     greeting.Greeting
-	echoes   atomic.Bool // it has what this gateway has of it
-	answered atomic.Bool // a request was answered since
-	params   sync.Map    // tool digest → []param.Header
-	room     asked.Room  // calls that are under way
-	level    asked.Level // of log lines, that a legacy server was told
+	echoes   atomic.Bool   // it has what this gateway has of it
+	answered atomic.Bool   // a request was answered since
+	params   sync.Map      // tool digest → []param.Header
+	room     asked.Room    // calls that are under way
+	level    asked.Level   // of log lines, that a legacy server was told
+	stale    chan struct{} // holds one: what it was given does not hold any more
 }
+
+// errProbeKilled: the program ended instead of answering server/discover.
+var errProbeKilled = errors.New("it ended when asked server/discover")
 
 // ids are never used twice in one gateway, so that a late answer can meet no
 // other call.
@@ -56,12 +63,16 @@ var ids atomic.Int64
 func (s *server) connect(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Connect)
 	defer cancel()
-	if s.URL != "" {
+	v, err := s.give(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.URL != "":
 		return s.connectWeb(ctx)
 	}
-	p, err := s.o.Launchers[s.Isolation].Launch(ctx, LaunchSpec{
-		Name: s.Name, Argv: s.Argv, Env: environ.Of(s.o.Environ, s.Env), Own: s.Env, Confinement: s.Confinement,
-	})
+	spec := LaunchSpec{Name: s.Name, Argv: s.Argv, Env: environ.Of(s.o.Environ, v.Env), Own: v.Env, Confinement: s.Confinement}
+	spec.Confinement.Inject = v.Inject
+	p, err := s.o.Launchers[s.Isolation].Launch(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be started: %w", err)
 	}
@@ -70,7 +81,7 @@ func (s *server) connect(ctx context.Context) (*session, error) {
 }
 
 func (s *server) newSession() *session {
-	se := &session{s: s}
+	se := &session{s: s, stale: make(chan struct{}, 1)}
 	se.room.Asked = func() { s.asks.Store(true) }
 	return se
 }
@@ -103,6 +114,22 @@ func (s *server) meet(ctx context.Context, se *session, l link.Link) (*session, 
 	}
 	return se, nil
 }
+
+// silent is that a server did not greet in time. What a program most often waits
+// for is the network, in an environment that is not the operator's.
+func (s *server) silent(err error) error {
+	message := fmt.Sprintf("it has not answered within %s of its start, and is started again", s.o.Connect)
+	if s.URL != "" {
+		return fmt.Errorf("it has not answered within %s: %w", s.o.Connect, err)
+	}
+	if words := s.lastWords(3); len(words) > 0 {
+		message += "; its last words: " + strings.Join(slices.Compact(words), " | ")
+	}
+	return fmt.Errorf("%s; a program that downloads first may need longer, or a proxy or registry in its --env: %w", message, err)
+}
+
+// fail turns what went wrong with a call that was sent into an error for the caller.
+func (s *server) fail(err error) error { return failure.Of(err, s.Name, s.o.MaxMessage) }
 
 // greet finds the era: server/discover first; whatever else than an answer of
 // the modern era comes back, or nothing in time, means initialize.
@@ -181,7 +208,7 @@ func (se *session) discover(ctx context.Context, patience time.Duration) (modern
 		if e, ok := errors.AsType[*status.Error](err); ok && e.Credential() {
 			return false, se.s.fail(err)
 		}
-		if errors.Is(err, errNoConnection) || ctx.Err() != nil || sallyport.CodeOf(err) == sallyport.AuthorizationRequired {
+		if errors.Is(err, link.ErrNoConnection) || ctx.Err() != nil || sallyport.CodeOf(err) == sallyport.AuthorizationRequired {
 			return false, err
 		}
 		select {
@@ -232,7 +259,7 @@ func (se *session) request(ctx context.Context, method string, params json.RawMe
 		}
 	}
 	return se.link.Exchange(ctx, link.Request{
-		ID: ids.Add(1), Method: method, Params: params, Quiet: quiet, Notify: func(sallyport.Notice) {},
+		ID: ids.Add(1), Method: method, Params: params, Quiet: quiet, Notify: func(sallyport.Notice) {}, Lists: strings.HasSuffix(method, "/list"),
 	})
 }
 
@@ -247,7 +274,7 @@ func (se *session) callTool(ctx context.Context, job sallyport.Job) (sallyport.O
 		return sallyport.Output{}, se.leadsBack()
 	}
 	r := link.Request{Method: "tools/call", Name: job.Tool.Origin.Name}
-	if _, ok := se.link.(*webLink); ok {
+	if _, ok := se.link.(*web.Link); ok {
 		header, err := se.callHeader(job)
 		if err != nil {
 			return sallyport.Output{}, outcome.Unavailable(err, fmt.Sprintf("tool %q cannot be called: %v", job.Tool.Name, err), "ask the operator of the server")

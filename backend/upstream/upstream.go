@@ -25,6 +25,7 @@ import (
 	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/breaker"
 	"sallyport.dev/sallyport/backend/upstream/entry"
+	"sallyport.dev/sallyport/backend/upstream/web"
 )
 
 // A Config is one server, as the operator wrote it.
@@ -56,6 +57,7 @@ type Options struct {
 	Probe      time.Duration // for the answer to server/discover, default 5 s
 	Listing    time.Duration // for one listing, default 10 s
 	Refresh    time.Duration // between listings, default 5 min
+	Again      time.Duration // between listings of a server that is called, which need not say that it changed; default 1 min
 	Settle     time.Duration // after a server says that what it has changed, before it is listed, default 500 ms
 	Call       time.Duration // for a call that brings no time of its own, default 2 min
 	Grace      time.Duration // for a program to end, default 3 s
@@ -79,7 +81,7 @@ func (o *Options) fill() {
 		o.OnUpdate = func(string, string) {}
 	}
 	if o.HTTP == nil {
-		o.HTTP = Transport(o.Dial)
+		o.HTTP = web.Transport(o.Dial)
 	}
 	if o.MaxMessage == 0 {
 		o.MaxMessage = 8 << 20
@@ -98,7 +100,7 @@ func (o *Options) fill() {
 		value time.Duration
 	}{
 		{&o.Budget, 10 * time.Second}, {&o.Connect, 30 * time.Second}, {&o.Probe, 5 * time.Second},
-		{&o.Listing, 10 * time.Second}, {&o.Refresh, 5 * time.Minute}, {&o.Settle, 500 * time.Millisecond}, {&o.Call, 2 * time.Minute},
+		{&o.Listing, 10 * time.Second}, {&o.Refresh, 5 * time.Minute}, {&o.Again, time.Minute}, {&o.Settle, 500 * time.Millisecond}, {&o.Call, 2 * time.Minute},
 		{&o.Grace, 3 * time.Second}, {&o.BackOff, 100 * time.Millisecond}, {&o.Wait, 30 * time.Second}, {&o.Pulse, 15 * time.Second}, {&o.Answer, 30 * time.Second},
 	} {
 		if *d.field == 0 {
@@ -191,7 +193,7 @@ func (b *Backend) Tools(ctx context.Context, name string) (Listing, error) {
 	if err != nil {
 		return Listing{}, err
 	}
-	return s.list(ctx, se)
+	return s.list(ctx, se, true)
 }
 
 // Status tells how every server does, sorted by name.
@@ -225,7 +227,7 @@ func (b *Backend) Check(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return outcome.Unavailable(errors.New("the backend is closed"), "the gateway is shutting down", "")
+		return outcome.Closed()
 	}
 	return nil
 }

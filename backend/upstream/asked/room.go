@@ -63,6 +63,13 @@ func (r *Room) Keep(whose string) bool {
 	return r.whose == whose && !r.several
 }
 
+// Several reports whether calls of more than one principal were made here.
+func (r *Room) Several() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.several
+}
+
 // Open returns a desk for a call. The caller must close it.
 func (r *Room) Open(ctx context.Context, job sallyport.Job) *Desk {
 	d := &Desk{room: r, ask: job.Ask, tell: job.Notify, open: map[string]context.CancelCauseFunc{}, urls: map[string]chan struct{}{}}

@@ -88,8 +88,9 @@ func (m *memory) gate(t *testing.T, holder string, o authz.Options) *gate {
 	return g
 }
 
-// add has the gateway know a server.
-func (g *gate) add(ctx context.Context, c authz.Config) error {
+// knows has the gateway know a server.
+func (g *gate) knows(t *testing.T, c authz.Config) {
+	t.Helper()
 	if c.Grant == "" {
 		c.Grant = authz.ByCode
 	}
@@ -97,17 +98,19 @@ func (g *gate) add(ctx context.Context, c authz.Config) error {
 		c.Per = authz.PerGateway
 	}
 	c.HTTP, c.Redirect = g.way, "http://127.0.0.1:7450"+authz.RedirectPath(c.Server)
-	if err := g.Add(ctx, c); err != nil {
-		return err
+	if err := g.Add(t.Context(), c); err != nil {
+		t.Fatal(err)
 	}
-	return g.b.Add(upstream.Config{Name: c.Server, URL: c.URL, HTTP: g.Transport(c.Server, authz.Gateway, g.way), Lazy: true,
+	if err := g.b.Add(upstream.Config{Name: c.Server, URL: c.URL, HTTP: g.Transport(c.Server, authz.Gateway, g.way), Lazy: true,
 		Apart: func(who sallyport.Principal) (string, http.RoundTripper, error) {
 			id, err := g.For(c.Server, who)
 			if err != nil || id == authz.Gateway {
 				return "", nil, err
 			}
 			return string(id), g.Transport(c.Server, id, g.way), nil
-		}})
+		}}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (g *gate) call(ctx context.Context, server string, who sallyport.Principal, args string) (string, error) {

@@ -20,6 +20,7 @@ import (
 
 	"sallyport.dev/sallyport/backend/upstream"
 	"sallyport.dev/sallyport/backend/upstream/pipe"
+	"sallyport.dev/sallyport/tier/child"
 )
 
 // A Launcher starts servers as children of this process, under its own uid: no
@@ -41,39 +42,29 @@ func (l Launcher) Launch(ctx context.Context, spec upstream.LaunchSpec) (pipe.Pr
 	if err != nil {
 		return nil, err
 	}
-	var pipes [6]*os.File // ours and theirs of stdin, stdout, stderr
-	for i := 0; i < 6; i += 2 {
-		r, w, err := os.Pipe()
-		if err != nil {
-			closeAll(pipes[:])
-			return nil, err
-		}
-		pipes[i], pipes[i+1] = r, w
+	var pipes child.Pipes // not exec's own: those would make Wait wait for whoever holds them
+	in, stdin := pipes.ToChild(false)
+	stdout, out := pipes.FromChild()
+	stderr, errs := pipes.FromChild()
+	if pipes.Err != nil {
+		pipes.Finish(true)
+		return nil, pipes.Err
 	}
-	p := &process{stdin: pipes[1], stdout: pipes[2], stderr: pipes[4], ended: make(chan struct{}), leftover: -1}
+	p := &process{stdin: stdin, stdout: stdout, stderr: stderr, ended: make(chan struct{}), leftover: -1}
 	cmd := &exec.Cmd{
 		Path: path, Args: spec.Argv, Env: spec.Env, Dir: l.Dir,
-		Stdin: pipes[0], Stdout: pipes[3], Stderr: pipes[5],
+		Stdin: in, Stdout: out, Stderr: errs,
 		// A session of its own, not only a group: a login belongs to a session.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	started := make(chan error, 1)
 	go p.live(cmd, started)
 	err = <-started
-	closeAll([]*os.File{pipes[0], pipes[3], pipes[5]})
+	pipes.Finish(err != nil)
 	if err != nil {
-		closeAll([]*os.File{p.stdin, p.stdout, p.stderr})
 		return nil, err
 	}
 	return p, nil
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		if f != nil {
-			_ = f.Close()
-		}
-	}
 }
 
 // lookPath finds the program as the server's own PATH says.
@@ -133,7 +124,7 @@ func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	p.err = cmd.Wait()
 	p.reaped = true
-	if p.unread = unread(p.stdin); p.unread < 0 {
+	if p.unread = child.Unread(p.stdin); p.unread < 0 {
 		p.unread = p.leftover
 	}
 	p.groupMu.Unlock()
@@ -155,26 +146,12 @@ func (p *process) Unread() int {
 	return p.unread
 }
 
-func unread(pipe *os.File) int {
-	n := -1
-	conn, err := pipe.SyscallConn()
-	if err != nil {
-		return n
-	}
-	_ = conn.Control(func(fd uintptr) {
-		if got, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ); err == nil {
-			n = got
-		}
-	})
-	return n
-}
-
 // closeInput ends the program's input. What is in it then, and can be read by nobody, is
 // what the program did not read.
 func (p *process) closeInput() {
 	p.groupMu.Lock()
 	defer p.groupMu.Unlock()
-	if n := unread(p.stdin); n >= 0 {
+	if n := child.Unread(p.stdin); n >= 0 {
 		if p.leftover = -1; deserted(p.stdin) {
 			p.leftover = n
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/backend/upstream/given"
 )
 
 // A Config is one server, as the operator wrote it.
@@ -26,6 +27,10 @@ type Config struct {
 	HTTP      http.RoundTripper // how its requests go out; nil is Options.HTTP
 	Apart     Apart             // whose calls take other connections; nil is nobody's
 	Isolation string            // which launcher starts the program
+
+	// Given reads Env, Header and Confinement.Inject anew, where secrets are in them that
+	// may be changed; nil where they stay.
+	Given given.Source
 
 	// Credential identifies what Env or Header hold (never its value), for
 	// approvals and the record.
@@ -51,9 +56,8 @@ type Processes string
 
 // How many processes a program is.
 const (
-	Needed Processes = ""     // one; once it asks in the middle of a call, one for each caller
-	One    Processes = "one"  // whatever it does: callers share what it keeps, and it asks none of them while they do
-	Each   Processes = "each" // one for each caller, from the start
+	Each Processes = "each" // one for each caller, who alone sees what it keeps; "" is the same
+	One  Processes = "one"  // callers share what it keeps, and it asks none of them while they do
 )
 
 // An Apart says for whom a call is made, "" for the gateway, and by which way.

@@ -31,8 +31,8 @@ func NewReader(r io.Reader, max int) *Reader {
 }
 
 // Next returns the next line without its end. A line beyond the limit is
-// skipped; tooLarge is then set and id is the one that its message carried, if
-// any. What follows the last newline is not a line.
+// skipped; tooLarge is then set and id is that of the request which its message
+// answers, if it answers one. What follows the last newline is not a line.
 func (l *Reader) Next() (line []byte, id json.RawMessage, tooLarge bool, err error) {
 	for {
 		part, err := l.r.ReadSlice('\n')
@@ -58,10 +58,10 @@ func (l *Reader) skip(line, part []byte, err error) (json.RawMessage, error) {
 	for {
 		s.feed(part)
 		if total += len(part); total > endlessFactor*l.max {
-			return s.id, ErrEndless
+			return s.answers(), ErrEndless
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
-			return s.id, err
+			return s.answers(), err
 		}
 		part, err = l.r.ReadSlice('\n')
 	}
@@ -73,12 +73,21 @@ type idScanner struct {
 	inString bool
 	escaped  bool
 	value    bool // behind a colon at depth 1
+	asks     bool // it has a method: the id is of a request, and nobody's whom it could answer
 	text     []byte
 	key      string
 	id       json.RawMessage
 }
 
 const maxIDText = 64
+
+// answers is the id of the request that the message answers, if it does.
+func (s *idScanner) answers() json.RawMessage {
+	if s.asks {
+		return nil
+	}
+	return s.id
+}
 
 func (s *idScanner) feed(b []byte) {
 	for _, c := range b {
@@ -100,6 +109,7 @@ func (s *idScanner) feed(b []byte) {
 		case ':':
 			if s.depth == 1 {
 				s.key, s.value, s.text = string(s.text), true, nil
+				s.asks = s.asks || s.key == `"method"`
 			}
 		case ',':
 			if s.depth == 1 {

@@ -70,6 +70,23 @@ func TestFO22_Endless(t *testing.T) {
 	}
 }
 
+// A request of the server that is too large has an id of its own, which may be that of a
+// call: it answers none.
+func TestFO22_WhoseIDItIs(t *testing.T) {
+	long := strings.Repeat("x", 3*limit)
+	for in, want := range map[string]string{
+		`{"id":7,"result":{"a":"` + long + `"}}`:                              "7",
+		`{"id":7,"method":"roots/list","params":{"a":"` + long + `"}}`:        "",
+		`{"params":{"a":"` + long + `","id":8},"id":7,"method":"roots/list"}`: "",
+		`{"result":{"method":"` + long + `","id":8},"id":7}`:                  "7",
+	} {
+		_, id, tooLarge, err := line.NewReader(strings.NewReader(in+"\n"), limit).Next()
+		if !tooLarge || err != nil || string(id) != want {
+			t.Errorf("%.30s: id %q, too large %t, %v", in, id, tooLarge, err)
+		}
+	}
+}
+
 func TestRing(t *testing.T) {
 	var r line.Ring
 	for i := range 450 {

@@ -6,17 +6,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/upstream/asked"
+	"sallyport.dev/sallyport/limit/bulk"
 	"sallyport.dev/sallyport/wire"
 )
 
 var (
 	// ErrGone is that the connection is over.
 	ErrGone = errors.New("the connection is over")
+	// ErrNoConnection is that nothing listens, or that the name is unknown.
+	ErrNoConnection = errors.New("no connection")
+	// ErrNoStream is that the server has no stream to listen to.
+	ErrNoStream = errors.New("there is no stream")
 	// ErrTooLarge is an answer beyond the size of one message.
 	ErrTooLarge = errors.New("response_too_large")
 	// ErrMalformed is an answer that is not what the protocol says.
@@ -31,8 +37,18 @@ type Request struct {
 	Params json.RawMessage
 	Header map[string]string // besides the usual ones; HTTP only
 	Notify func(sallyport.Notice)
+	Room   bulk.Take   // for a large answer
 	Quiet  bool        // giving up is not told to the peer
 	Desk   *asked.Desk // takes what the server asks meanwhile; nil for none
+	Lists  bool        // it asks for a list: one thing in it that cannot be read spoils no other
+}
+
+// Take takes the answer to the request, which may be good for it or not.
+func (r Request) Take(m wire.Message, err error) (wire.Message, error) {
+	if err == nil && m.Pruned != nil && !r.Lists {
+		return wire.Message{}, fmt.Errorf("%w: %w", ErrMalformed, m.Pruned)
+	}
+	return m, err
 }
 
 // RawID is the ID as it stands in the message.

@@ -92,20 +92,45 @@ func All(ctx context.Context, ask Ask, method, member, key string) (l List, err 
 }
 
 // Echoes reports whether a list of tools has in it what a gateway shows of that same
-// list: a tool, and once more as SERVER__TOOL. The server then leads back to the gateway
-// that asks, through something that does not say so.
+// list: a tool, and once more as SERVER__TOOL, behind whatever the server itself puts
+// before names. The server then leads back to the gateway that asks, through something
+// that does not say so.
 func Echoes(items []json.RawMessage, server string) bool {
-	by := make(map[string]json.RawMessage, len(items))
+	by, plain := make(map[string]json.RawMessage, len(items)), make(map[string]string, len(items))
 	for _, raw := range items {
-		by[keyOf(raw, "name")] = raw
+		name := keyOf(raw, "name")
+		by[name], plain[spelled(name)] = raw, name
 	}
 	for name, echo := range by {
-		inner, ok := strings.CutPrefix(name, server+"__")
-		if first := by[inner]; ok && first != nil && same(first, echo) {
+		before, inner, ok := strings.Cut(name, server+"__")
+		if by[inner] == nil {
+			inner = plain[unmarked(inner)]
+		}
+		if first := by[inner]; ok && inner != "" && first != nil && strings.HasPrefix(inner, before) && same(first, echo) {
 			return true
 		}
 	}
 	return false
+}
+
+// spelled is a name in the letters that gateways show.
+func spelled(name string) string {
+	b := []byte(name)
+	for i, c := range b {
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
+			b[i] = '_'
+		}
+	}
+	return string(b)
+}
+
+// unmarked is a name without the mark at its end that says that it is not as it was.
+func unmarked(name string) string {
+	const mark = len("--") + 12
+	if i := len(name) - mark; i > 0 && strings.HasPrefix(name[i:], "--") {
+		return name[:i]
+	}
+	return name
 }
 
 func same(a, b json.RawMessage) bool {

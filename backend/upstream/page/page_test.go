@@ -87,3 +87,30 @@ func TestEqualNames(t *testing.T) {
 		t.Errorf("%s, %v, %v", l.Items, l.Twice, err)
 	}
 }
+
+// FO-18: what leads back is known by its names, whatever it puts before them itself.
+func TestFO18Echoes(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		want  bool
+	}{
+		{[]string{"a", "b", "back__c", "sp_d"}, false},
+		{[]string{"x", "back__x"}, true},
+		{[]string{"sp_shop__x", "sp_back__sp_shop__x"}, true},
+		{[]string{"sp.x", "sp.back__sp_x--abcdefghijkl"}, true},
+		{[]string{"sp/é", "sp/back__sp___--abcdefghijkl"}, true},
+		{[]string{"x", "sp_back__x"}, false}, // not behind what it puts before others
+		{[]string{"back__", ""}, false},
+	} {
+		var items []json.RawMessage
+		for _, name := range c.names {
+			items = append(items, fmt.Appendf(nil, `{"name":%q,"description":"d","inputSchema":{}}`, name))
+		}
+		if got := page.Echoes(items, "back"); got != c.want {
+			t.Errorf("%q: %t", c.names, got)
+		}
+	}
+	if page.Echoes([]json.RawMessage{[]byte(`{"name":"x","description":"a"}`), []byte(`{"name":"back__x","description":"b"}`)}, "back") {
+		t.Error("two tools that differ")
+	}
+}

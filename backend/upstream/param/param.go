@@ -3,6 +3,7 @@
 package param
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,41 +21,74 @@ type Header struct {
 
 const maxDepth = 16
 
+// annotation is the keyword of a schema that names a header.
+const annotation = "x-mcp-header"
+
 // Headers reads the annotations of an input schema. A schema that uses
-// them wrongly is an error: such a tool must not be listed.
+// them wrongly is an error: such a tool must not be listed. An annotation may only be
+// where properties alone lead: what is within a list, or under a condition, has no
+// value that a header could be held against.
 func Headers(schema json.RawMessage) ([]Header, error) {
-	if !strings.Contains(string(schema), "x-mcp-header") {
+	if text := string(schema); !strings.Contains(text, annotation) && !strings.Contains(text, `\u`) {
 		return nil, nil
 	}
-	var found []Header
-	seen := map[string]bool{}
-	var walk func(schema json.RawMessage, path []string) error
-	walk = func(schema json.RawMessage, path []string) error {
-		if len(path) > maxDepth {
-			return errors.New("x-mcp-header: nested too deep")
-		}
-		if v := wire.Member(schema, "x-mcp-header"); v != nil {
-			name, _ := wire.String(v)
-			kind, _ := wire.String(wire.Member(schema, "type"))
-			lower := strings.ToLower(name)
-			switch {
-			case len(path) == 0 || !token(name) || seen[lower]:
-				return fmt.Errorf("x-mcp-header %.60s is misplaced, not a header name, or there twice", v)
-			case kind != "string" && kind != "integer" && kind != "boolean":
-				return fmt.Errorf("x-mcp-header %.60q is on a parameter of type %.40q", name, kind)
-			}
-			seen[lower] = true
-			found = append(found, Header{name, append([]string(nil), path...)})
-		}
-		for name, sub := range wire.Members(wire.Member(schema, "properties")) {
-			if err := walk(sub, append(path, string(name))); err != nil {
-				return err
-			}
-		}
-		return nil
+	r := reader{seen: map[string]bool{}}
+	err := r.schema(schema, nil, true)
+	return r.found, err
+}
+
+type reader struct {
+	found []Header
+	seen  map[string]bool
+}
+
+// schema reads one schema; reached tells whether only properties led to it.
+func (r *reader) schema(schema json.RawMessage, path []string, reached bool) error {
+	if len(path) > maxDepth {
+		return errors.New("x-mcp-header: nested too deep")
 	}
-	err := walk(schema, nil)
-	return found, err
+	for name, v := range wire.Members(schema) {
+		var err error
+		switch name := string(name); {
+		case name == annotation:
+			err = r.take(schema, v, path, reached)
+		case data[name]:
+		case named[name]:
+			for member, sub := range wire.Members(v) {
+				err = cmp.Or(err, r.schema(sub, append(path[:len(path):len(path)], string(member)), reached && name == "properties"))
+			}
+		default:
+			err = r.schema(v, nil, false)
+			for sub := range wire.Elements(v) {
+				err = cmp.Or(err, r.schema(sub, nil, false))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// data are keywords whose values are no schemas, named those whose members are.
+var (
+	data  = map[string]bool{"const": true, "enum": true, "default": true, "examples": true, "example": true}
+	named = map[string]bool{"properties": true, "patternProperties": true, "$defs": true, "definitions": true, "dependentSchemas": true}
+)
+
+func (r *reader) take(schema, v json.RawMessage, path []string, reached bool) error {
+	name, _ := wire.String(v)
+	kind, _ := wire.String(wire.Member(schema, "type"))
+	lower := strings.ToLower(name)
+	switch {
+	case len(path) == 0 || !reached || !token(name) || r.seen[lower]:
+		return fmt.Errorf("x-mcp-header %.60s is misplaced, not a header name, or there twice", v)
+	case kind != "string" && kind != "integer" && kind != "boolean":
+		return fmt.Errorf("x-mcp-header %.60q is on a parameter of type %.40q", name, kind)
+	}
+	r.seen[lower] = true
+	r.found = append(r.found, Header{name, path})
+	return nil
 }
 
 // token reports whether s is made of what HTTP allows in a header's name.

@@ -40,20 +40,33 @@ func TestHeaders(t *testing.T) {
 
 func TestHeadersThatAreWrong(t *testing.T) {
 	for name, schema := range map[string]string{
-		"number":  `{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}`,
-		"no type": `{"properties":{"a":{"x-mcp-header":"A"}}}`,
-		"twice":   `{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}`,
-		"at root": `{"type":"string","x-mcp-header":"A"}`,
-		"empty":   `{"properties":{"a":{"type":"string","x-mcp-header":""}}}`,
-		"space":   `{"properties":{"a":{"type":"string","x-mcp-header":"A B"}}}`,
-		"no text": `{"properties":{"a":{"type":"string","x-mcp-header":5}}}`,
-		"deep":    strings.Repeat(`{"properties":{"a":`, 40) + `{"type":"string","x-mcp-header":"A"}` + strings.Repeat(`}}`, 40),
+		"number":            `{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}`,
+		"no type":           `{"properties":{"a":{"x-mcp-header":"A"}}}`,
+		"twice":             `{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}`,
+		"at root":           `{"type":"string","x-mcp-header":"A"}`,
+		"empty":             `{"properties":{"a":{"type":"string","x-mcp-header":""}}}`,
+		"space":             `{"properties":{"a":{"type":"string","x-mcp-header":"A B"}}}`,
+		"no text":           `{"properties":{"a":{"type":"string","x-mcp-header":5}}}`,
+		"deep":              strings.Repeat(`{"properties":{"a":`, 40) + `{"type":"string","x-mcp-header":"A"}` + strings.Repeat(`}}`, 40),
+		"in a list":         `{"properties":{"a":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}}}`,
+		"in a choice":       `{"properties":{"a":{"anyOf":[{"type":"string","x-mcp-header":"A"},{"type":"null"}]}}}`,
+		"in a condition":    `{"if":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`,
+		"of other names":    `{"patternProperties":{"^a":{"type":"string","x-mcp-header":"A"}}}`,
+		"of any name":       `{"additionalProperties":{"type":"string","x-mcp-header":"A"}}`,
+		"by reference":      `{"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"type":"string","x-mcp-header":"A"}}}`,
+		"below a list":      `{"properties":{"l":{"items":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}}}`,
+		"written otherwise": `{"properties":{"a":{"type":"number","x-mcp-\u0068eader":"A"}}}`,
 	} {
 		if h, err := param.Headers([]byte(schema)); err == nil {
 			t.Errorf("%s: accepted as %v", name, h)
 		}
 	}
-	if h, err := param.Headers([]byte(`{"type":"object","properties":{"a":{"type":"number"}}}`)); err != nil || h != nil {
-		t.Errorf("a schema without any: %v, %v", h, err)
+	for _, schema := range []string{
+		`{"type":"object","properties":{"a":{"type":"number"}}}`,
+		`{"properties":{"x-mcp-header":{"type":"number"},"a":{"default":{"x-mcp-header":5},"enum":[{"x-mcp-header":5}]}},"$defs":{"x-mcp-header":{}}}`, // a name, and data
+	} {
+		if h, err := param.Headers([]byte(schema)); err != nil || h != nil {
+			t.Errorf("a schema without any: %v, %v", h, err)
+		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"sallyport.dev/sallyport/backend/upstream/asked"
 	"sallyport.dev/sallyport/backend/upstream/line"
 	"sallyport.dev/sallyport/backend/upstream/link"
+	"sallyport.dev/sallyport/limit/bulk"
 	"sallyport.dev/sallyport/wire"
 )
 
@@ -60,11 +61,13 @@ type waiter struct {
 	aside  bool                  // it keeps the program at nothing: a question whether it lives, or a stream
 	reply  chan answer           // holds one
 	events chan sallyport.Notice // progress; what does not fit is dropped
+	room   func(bytes int)       // waits until there is room for the answer, or nobody wants it
 }
 
 type answer struct {
-	msg wire.Message
-	err error
+	msg  wire.Message
+	size int // in bytes
+	err  error
 }
 
 // New begins to speak to a program. Its end is the pipe's.
@@ -185,7 +188,7 @@ func (l *Pipe) end(said <-chan struct{}) {
 
 // receive takes one message in.
 func (l *Pipe) receive(text []byte) {
-	m, err := wire.ParseMessage(text)
+	m, err := wire.ParseAnswer(text)
 	switch {
 	case err != nil:
 		// Not strict JSON, perhaps; if it can be told whose answer it was to be,
@@ -194,11 +197,14 @@ func (l *Pipe) receive(text []byte) {
 		if id == nil {
 			id = wire.Member(text, "id")
 		}
+		if wire.Member(text, "method") != nil {
+			id = nil // a request of its own, under whatever id
+		}
 		if !l.deliver(id, answer{err: fmt.Errorf("%w: %w", link.ErrMalformed, err)}) {
 			l.o.Log.Debug("upstream wrote something else than a message", "server", l.o.Server, "error", err)
 		}
 	case m.IsResponse():
-		l.deliver(m.ID, answer{msg: m})
+		l.deliver(m.ID, answer{msg: m, size: len(text)})
 	case m.IsRequest():
 		l.o.Room.Put(m, l.Send)
 	default:
@@ -220,6 +226,9 @@ func (l *Pipe) deliver(id json.RawMessage, a answer) bool {
 	w := l.waiter(id)
 	if w == nil {
 		return false
+	}
+	if a.size > bulk.Light {
+		w.room(a.size) // nothing more is read meanwhile
 	}
 	select {
 	case w.reply <- a:
@@ -252,6 +261,7 @@ func (l *Pipe) notice(m wire.Message) {
 // Exchange sends a request and waits for its answer.
 func (l *Pipe) Exchange(ctx context.Context, r link.Request) (wire.Message, error) {
 	w := &waiter{aside: r.Quiet || r.Method == "subscriptions/listen", reply: make(chan answer, 1), events: make(chan sallyport.Notice, 64)}
+	w.room = func(bytes int) { _ = r.Room.Want(ctx, bytes) }
 	l.mu.Lock()
 	l.waiting[r.ID] = w
 	l.mu.Unlock()
@@ -273,7 +283,7 @@ func (l *Pipe) Exchange(ctx context.Context, r link.Request) (wire.Message, erro
 		select {
 		case a := <-w.reply:
 			drain(w, r.Notify)
-			return a.msg, a.err
+			return r.Take(a.msg, a.err)
 		case n := <-w.events:
 			r.Notify(n)
 		case <-ctx.Done():
@@ -301,7 +311,7 @@ func (l *Pipe) last(w *waiter, p *parcel, r link.Request) (wire.Message, error) 
 	select {
 	case a := <-w.reply:
 		drain(w, r.Notify)
-		return a.msg, a.err
+		return r.Take(a.msg, a.err)
 	default:
 	}
 	if p.drop() || p.missed(l.read) {

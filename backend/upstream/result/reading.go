@@ -18,6 +18,7 @@ func Reading(kind sallyport.Kind, raw json.RawMessage) (sallyport.Output, error)
 	if !wire.IsObject(raw) {
 		return sallyport.Output{}, fmt.Errorf("the result is not an object but %.40s", raw)
 	}
+	raw = present(raw)
 	if v := wire.Member(raw, "resultType"); v != nil {
 		if s, _ := wire.String(v); s != "complete" {
 			return sallyport.Output{}, fmt.Errorf("the result is of type %.40s, which this gateway did not ask for", v)

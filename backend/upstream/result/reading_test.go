@@ -17,6 +17,11 @@ func TestReading(t *testing.T) {
 	}{
 		{sallyport.ReadResource, `{"contents":[{"uri":"x:1","text":"t","n":1.0},{"uri":"x:2","blob":"AA=="}],"ttlMs":1,"_meta":{"k":1}}`,
 			`{"content":[{"type":"resource","resource":{"uri":"x:1","text":"t","n":1.0}},{"type":"resource","resource":{"uri":"x:2","blob":"AA=="}}],"_meta":{"k":1}}`},
+		{sallyport.ReadResource, `{"contents":[{"uri":"x:1","text":"t","blob":null,"mimeType":null,"_meta":null,"x":null}],"_meta":null}`,
+			`{"content":[{"type":"resource","resource":{"uri":"x:1","text":"t","x":null}}]}`},
+		{sallyport.GetPrompt, `{"description":null,"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"x:1","text":"null","blob":null},"annotations":{"audience":null}}}]}`,
+			`{"content":[{"type":"resource","resource":{"uri":"x:1","text":"null"},"annotations":{}}],"structuredContent":{"roles":["user"]}}`},
+		{sallyport.ReadResource, `{"contents":[{"uri":"x:1","text":null,"blob":null}]}`, ``},
 		{sallyport.ReadResource, `{"contents":[]}`, `{"content":[]}`},
 		{sallyport.ReadResource, `{"contents":[{"uri":"x:1"}]}`, ``},
 		{sallyport.ReadResource, `{"contents":[{"uri":"x:1","text":"t","blob":"AA=="}]}`, ``},
@@ -48,6 +53,24 @@ func TestReading(t *testing.T) {
 	out, err := result.Reading(sallyport.Complete, json.RawMessage(many))
 	if n := strings.Count(string(out.Content), `"x"`); err != nil || n != 100 {
 		t.Errorf("%d values, %v", n, err)
+	}
+}
+
+// FO-24: what a server writes as null because it is not there is not there; what must
+// be is missing.
+func TestFO24NullsInResults(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"isError":null,"_meta":null,"content":[{"type":"text","text":"a","annotations":null,"own":null}, {"type":"text","text":"b"}],"structuredContent":{"a":null}}`: `{"content":[{"type":"text","text":"a","own":null},{"type":"text","text":"b"}],"structuredContent":{"a":null}}`,
+		`{"content":[ {"type":"text","text":"null"} ]}`: `{"content":[ {"type":"text","text":"null"} ]}`,
+	} {
+		if out := result.Output(json.RawMessage(in)); string(out.Content) != want || out.IsError || out.Unclear {
+			t.Errorf("%s: %s", in, out.Content)
+		}
+	}
+	for _, in := range []string{`{"content":null}`, `{"content":[null]}`, `{"content":[{"type":null}]}`, `{"content":[{"type":"text","text":null}]}`} {
+		if out := result.Output(json.RawMessage(in)); !out.IsError {
+			t.Errorf("%s passes: %s", in, out.Content)
+		}
 	}
 }
 

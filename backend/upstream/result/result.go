@@ -10,9 +10,10 @@ import (
 	"sallyport.dev/sallyport/wire"
 )
 
-// Output takes a result of tools/call. A well-formed one passes byte for byte;
-// anything else becomes a tool error that says what is wrong.
+// Output takes a result of tools/call. A well-formed one passes byte for byte, but for
+// what is null in it; anything else becomes a tool error that says what is wrong.
 func Output(result json.RawMessage) sallyport.Output {
+	result = present(result)
 	if wrong := faulty(result); wrong != "" {
 		return Malformed(wrong)
 	}

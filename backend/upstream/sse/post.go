@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"time"
 
@@ -18,6 +19,7 @@ type fate struct {
 	said   bool // err is the server's own word
 	broken bool // the server does not know the session any more, or is not there
 	err    error
+	answer []byte // that came in place of one on the stream, nil as a rule
 }
 
 // settle is how long the server's word on a message is waited for before the next
@@ -65,21 +67,39 @@ func (c *Conn) post(message []byte) fate {
 	if err != nil {
 		return fate{taken: sent, broken: !sent, err: err}
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
-	_ = resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	switch {
 	case resp.StatusCode/100 == 2:
-		return fate{taken: true}
+		return fate{taken: true, answer: c.answer(resp)}
 	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone:
 		return fate{said: true, broken: true, err: fmt.Errorf("the server does not know the session any more (HTTP status %d)", resp.StatusCode)}
 	}
 	return fate{said: true, taken: resp.StatusCode >= 500, err: fmt.Errorf("HTTP status %d instead of taking the message", resp.StatusCode)}
 }
 
+// answer is what a server says to a request in the response to its POST. That belongs on
+// the stream, but some servers have it here.
+func (c *Conn) answer(resp *http.Response) []byte {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if kind != wire.TypeJSON {
+		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(c.o.Most)+1))
+	if err != nil || wire.Member(body, "id") == nil || wire.Member(body, "method") != nil {
+		return nil
+	}
+	return body // which may be one that cannot be used: whoever waits for it is to hear that
+}
+
 // explain answers in the server's stead where it said no, so that the call need
 // not wait for an answer that will not come. Where nobody knows, the answer may
 // still come on the stream.
 func (c *Conn) explain(message []byte, f fate) {
+	if f.answer != nil {
+		_ = c.deliver(f.answer)
+		return
+	}
 	id := wire.Member(message, "id")
 	if f.err == nil || f.taken && !f.said || id == nil || wire.Member(message, "method") == nil {
 		return

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+
+	"sallyport.dev/sallyport/wire"
 )
 
 // An Error is an HTTP status instead of an answer.
@@ -45,6 +48,15 @@ func Passes(err error) bool {
 
 // Credential reports whether the server wants another credential.
 func (e *Error) Credential() bool { return e.Code == 401 || e.Code == 403 }
+
+// forgets finds words of servers that answer a request with an error of the protocol
+// because they do not know its session.
+var forgets = regexp.MustCompile(`(?i)\b(session\b.*\b(not found|unknown|invalid|expired|terminated|not exist)|(no|unknown|invalid|expired|missing)( valid)? session)\b`)
+
+// Forgets reports whether an error of the protocol says that the session is not known.
+func Forgets(e *wire.Error) bool {
+	return e != nil && e.Code <= -32000 && e.Code >= -32600 && forgets.MatchString(e.Message)
+}
 
 // Hint says what to do.
 func (e *Error) Hint() string {

@@ -88,7 +88,7 @@ func (e *Errand) Follow(ctx context.Context, st State) (json.RawMessage, error) 
 func (e *Errand) settle(stop context.CancelCauseFunc) {
 	stop(nil)
 	if e.asked != nil {
-		<-e.asked // nobody waits for the answers any more
+		<-e.asked //nolint:errcheck // nobody waits for the answers any more
 	}
 }
 

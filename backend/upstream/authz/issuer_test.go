@@ -1,12 +1,8 @@
 package authz_test
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"sallyport.dev/sallyport"
@@ -37,9 +33,7 @@ func TestTO11_ResponseOfAnotherIssuer(t *testing.T) {
 			}
 			s := newSite(t, as, "/mcp")
 			g := m.gate(t, "gateway", authz.Options{})
-			if err := g.add(t.Context(), authz.Config{Server: "s", URL: s.URL}); err != nil {
-				t.Fatal(err)
-			}
+			g.knows(t, authz.Config{Server: "s", URL: s.URL})
 			l, err := g.Begin(t.Context(), "s", authz.Wish{For: authz.Gateway})
 			if err != nil {
 				t.Fatal(err)
@@ -73,9 +67,7 @@ func TestTO11_ErrorOfAnotherIssuer(t *testing.T) {
 	m, as := newMemory(t), oauthtest.New(t)
 	s := newSite(t, as, "/mcp")
 	g := m.gate(t, "gateway", authz.Options{})
-	if err := g.add(t.Context(), authz.Config{Server: "s", URL: s.URL}); err != nil {
-		t.Fatal(err)
-	}
+	g.knows(t, authz.Config{Server: "s", URL: s.URL})
 	l, err := g.Begin(t.Context(), "s", authz.Wish{For: authz.Gateway})
 	if err != nil {
 		t.Fatal(err)
@@ -102,9 +94,7 @@ func TestTO11_AnswersStayAtTheirServer(t *testing.T) {
 	a, b := newSite(t, honest, "/mcp"), newSite(t, hostile, "/mcp")
 	g := m.gate(t, "gateway", authz.Options{})
 	for name, s := range map[string]*site{"a": a, "b": b} {
-		if err := g.add(t.Context(), authz.Config{Server: name, URL: s.URL}); err != nil {
-			t.Fatal(err)
-		}
+		g.knows(t, authz.Config{Server: name, URL: s.URL})
 	}
 	l, err := g.Begin(t.Context(), "b", authz.Wish{For: authz.Gateway})
 	if err != nil {
@@ -142,9 +132,7 @@ func TestTO11_AnotherAuthorizationServer(t *testing.T) {
 	m, first, second := newMemory(t), oauthtest.New(t), oauthtest.New(t)
 	s := newSite(t, first, "/mcp")
 	g := m.gate(t, "gateway", authz.Options{})
-	if err := g.add(t.Context(), authz.Config{Server: "s", URL: s.URL}); err != nil {
-		t.Fatal(err)
-	}
+	g.knows(t, authz.Config{Server: "s", URL: s.URL})
 	g.login(t, authz.Wish{For: authz.Gateway}, "s")
 	call := func() error { _, err := g.call(t.Context(), "s", sallyport.Principal{}, `{}`); return err }
 	if err := call(); err != nil {
@@ -187,9 +175,7 @@ func TestTO11_ConfiguredIssuer(t *testing.T) {
 	s := newSite(t, hostile, "/mcp")
 	g := m.gate(t, "gateway", authz.Options{})
 	for name, grant := range map[string]string{"code": authz.ByCode, "own": authz.ByCredentials} {
-		if err := g.add(t.Context(), authz.Config{Server: name, URL: s.URL, Grant: grant, Issuer: honest.ID(), ClientID: "gw", Secret: "canary-secret"}); err != nil {
-			t.Fatal(err)
-		}
+		g.knows(t, authz.Config{Server: name, URL: s.URL, Grant: grant, Issuer: honest.ID(), ClientID: "gw", Secret: "canary-secret"})
 	}
 	_, err := g.Begin(t.Context(), "code", authz.Wish{For: authz.Gateway})
 	wantCode(t, "a login", err, sallyport.AuthorizationRequired, hostile.ID(), "oauth.issuer")
@@ -203,167 +189,4 @@ func TestTO11_ConfiguredIssuer(t *testing.T) {
 		_, err := g.call(t.Context(), "own", sallyport.Principal{}, `{}`)
 		return err == nil
 	})
-}
-
-// A server that does not say that it checks PKCE gets nobody.
-func TestNoLoginWithoutPKCE(t *testing.T) {
-	m, as := newMemory(t), oauthtest.New(t)
-	as.NoPKCE = true
-	s := newSite(t, as, "/mcp")
-	g := m.gate(t, "gateway", authz.Options{})
-	if err := g.add(t.Context(), authz.Config{Server: "s", URL: s.URL}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := g.Begin(t.Context(), "s", authz.Wish{For: authz.Gateway})
-	wantCode(t, "a login", err, sallyport.AuthorizationRequired, "PKCE")
-}
-
-// TO-12: neither tokens, nor what fetches them, follow a redirect to another origin,
-// in whatever form; and nothing of a POST is sent twice.
-func TestTO12_CredentialsStayAtTheirOrigin(t *testing.T) {
-	var seen []string
-	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		seen = append(seen, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
-	}))
-	t.Cleanup(thief.Close)
-	for _, status := range []int{301, 302, 303, 307, 308} {
-		for _, to := range []string{thief.URL + "/mcp", strings.Replace(thief.URL, "127.0.0.1", "localhost", 1) + "/x", "http://169.254.169.254/latest", "//" + strings.TrimPrefix(thief.URL, "http://")} {
-			m, as := newMemory(t), oauthtest.New(t)
-			s := newSite(t, as, "/mcp")
-			var leads atomic.Bool
-			s.Also = func(w http.ResponseWriter, r *http.Request) bool {
-				if leads.Load() && r.URL.Path == "/mcp" {
-					w.Header().Set("Location", to)
-					w.WriteHeader(status)
-				}
-				return leads.Load() && r.URL.Path == "/mcp"
-			}
-			g := m.gate(t, "gateway", authz.Options{})
-			if err := g.add(t.Context(), authz.Config{Server: "s", URL: s.URL}); err != nil {
-				t.Fatal(err)
-			}
-			g.login(t, authz.Wish{For: authz.Gateway}, "s")
-			if _, err := g.call(t.Context(), "s", sallyport.Principal{}, `{}`); err != nil {
-				t.Fatal(err)
-			}
-			leads.Store(true)
-			if _, err := g.call(t.Context(), "s", sallyport.Principal{}, `{}`); err == nil {
-				t.Errorf("%d to %s: the call is answered", status, to)
-			}
-			leads.Store(false)
-			as.Lock()
-			as.Fault = func(string, int) oauthtest.Fault { return oauthtest.Fault{Status: status, To: to} }
-			as.Unlock()
-			as.Expire()
-			before := len(as.Asked("refresh_token"))
-			if _, err := g.call(t.Context(), "s", sallyport.Principal{}, `{}`); err == nil {
-				t.Errorf("%d to %s: a token came from there", status, to)
-			}
-			if n := len(as.Asked("refresh_token")) - before; n != 1 {
-				t.Errorf("%d to %s: %d refreshes", status, to, n)
-			}
-		}
-	}
-	thief.Close() // it has seen all that it ever does
-	if len(seen) != 0 {
-		t.Errorf("another origin was asked: %q", seen)
-	}
-}
-
-// TO-10: each token that goes out is the upstream's own, and was asked for with its
-// resource; what an agent authenticates with is not known here, and goes nowhere.
-func TestTO10_OutboundTokens(t *testing.T) {
-	m, as := newMemory(t), oauthtest.New(t)
-	a, b := newSite(t, as, "/a/mcp"), newSite(t, as, "/b/mcp")
-	g := m.gate(t, "gateway", authz.Options{})
-	for name, s := range map[string]*site{"a": a, "b": b} {
-		if err := g.add(t.Context(), authz.Config{Server: name, URL: s.URL, Per: authz.PerAgent}); err != nil {
-			t.Fatal(err)
-		}
-		for _, agent := range []string{"ada", "bob"} {
-			g.login(t, authz.Wish{For: authz.Identity("agent:" + agent)}, name)
-		}
-	}
-	used := map[string]string{}
-	for name, s := range map[string]*site{"a": a, "b": b} {
-		for _, agent := range []string{"ada", "bob", "ada"} {
-			before := len(s.Tokens())
-			if _, err := g.call(t.Context(), name, sallyport.Principal{ID: agent, TokenID: "canary"}, `{}`); err != nil {
-				t.Fatal(err)
-			}
-			for _, token := range s.Tokens()[before:] {
-				access, ok := as.Check(token)
-				if !ok || access.Resource != s.URL {
-					t.Errorf("server %s got the token %.12q of %q", name, token, access.Resource)
-				}
-				if other, twice := used[token]; twice && other != name+agent {
-					t.Errorf("%s and %s use one token", other, name+agent)
-				}
-				used[token] = name + agent
-			}
-		}
-		wantCode(t, "nobody logged in for eve", func() error { _, err := g.call(t.Context(), name, sallyport.Principal{ID: "eve"}, `{}`); return err }(),
-			sallyport.AuthorizationRequired, "--agent eve")
-	}
-	if len(used) != 4 {
-		t.Errorf("%d tokens for 2 agents at 2 servers", len(used))
-	}
-	for _, grant := range []string{"authorization_code", "refresh_token"} {
-		for _, f := range as.Asked(grant) {
-			if r := f["resource"]; len(r) != 1 || !slices.Contains([]string{a.URL, b.URL}, r[0]) {
-				t.Errorf("%s with the resource %q", grant, r)
-			}
-		}
-	}
-}
-
-// Per user: who acts for nobody calls nothing, and each user's token is theirs.
-func TestPerUser(t *testing.T) {
-	m, as := newMemory(t), oauthtest.New(t)
-	s := newSite(t, as, "/mcp")
-	g := m.gate(t, "gateway", authz.Options{})
-	if err := g.add(t.Context(), authz.Config{Server: "s", URL: s.URL, Per: authz.PerUser}); err != nil {
-		t.Fatal(err)
-	}
-	g.login(t, authz.Wish{For: "user:kim"}, "s")
-	_, err := g.call(t.Context(), "s", sallyport.Principal{ID: "ada"}, `{}`)
-	wantCode(t, "for nobody", err, sallyport.AuthorizationRequired, "on behalf of nobody")
-	if _, err := g.call(t.Context(), "s", sallyport.Principal{ID: "ada", OnBehalfOf: "kim"}, `{}`); err != nil {
-		t.Error(err)
-	}
-	_, err = g.call(t.Context(), "s", sallyport.Principal{ID: "ada", OnBehalfOf: "lee"}, `{}`)
-	wantCode(t, "for another", err, sallyport.AuthorizationRequired, "--user lee")
-	for _, id := range []authz.Identity{"agent:ada", "user:", "user", "admin:x"} {
-		if _, err := g.Begin(t.Context(), "s", authz.Wish{For: id}); sallyport.CodeOf(err) != sallyport.Invalid {
-			t.Errorf("a login for %q: %v", id, err)
-		}
-	}
-}
-
-// A transport is for its server's origin, whoever asks it for more.
-func TestTO12_TransportOfOneOrigin(t *testing.T) {
-	m, as := newMemory(t), oauthtest.New(t)
-	s, other := newSite(t, as, "/mcp"), newSite(t, as, "/mcp")
-	g := m.gate(t, "gateway", authz.Options{})
-	if err := g.add(t.Context(), authz.Config{Server: "s", URL: s.URL}); err != nil {
-		t.Fatal(err)
-	}
-	g.login(t, authz.Wish{For: authz.Gateway}, "s")
-	way := g.Transport("s", authz.Gateway, g.way)
-	for link, ok := range map[string]bool{s.URL: true, other.URL: false, strings.Replace(s.URL, "127.0.0.1", "localhost", 1): false} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, link, strings.NewReader(`{}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := way.RoundTrip(req)
-		if err == nil {
-			resp.Body.Close()
-		}
-		if (err == nil) != ok {
-			t.Errorf("%s: %v", link, err)
-		}
-	}
-	if n := len(other.Tokens()); n != 0 {
-		t.Errorf("another origin was asked %d times", n)
-	}
 }

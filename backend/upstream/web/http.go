@@ -1,4 +1,6 @@
-package upstream
+// Package web speaks to one server over streamable HTTP: each request is a POST, and its
+// answer comes as JSON or as a stream, which is resumed where it breaks off.
+package web
 
 import (
 	"cmp"
@@ -17,21 +19,23 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/outcome"
+	"sallyport.dev/sallyport/backend/upstream/asked"
+	"sallyport.dev/sallyport/backend/upstream/failure"
+	"sallyport.dev/sallyport/backend/upstream/given"
 	"sallyport.dev/sallyport/backend/upstream/line"
 	"sallyport.dev/sallyport/backend/upstream/link"
 	"sallyport.dev/sallyport/backend/upstream/status"
 	"sallyport.dev/sallyport/httponce"
+	"sallyport.dev/sallyport/limit/bulk"
 	"sallyport.dev/sallyport/wire"
 )
-
-// errNoConnection: nothing listens, or the name is unknown.
-var errNoConnection = errors.New("no connection")
 
 const (
 	maxHops       = 3 // redirects within one origin
 	maxErrorBytes = 64 << 10
 	asideTime     = 5 * time.Second // for messages beside a call
 	maxAsides     = 16
+	maxWait       = 30 * time.Second // between two tries, whatever the server says
 )
 
 // Transport is the default way out. It takes no proxy from the environment,
@@ -48,9 +52,23 @@ func Transport(dial func(ctx context.Context, network, address string) (net.Conn
 	}
 }
 
-// webLink speaks streamable HTTP: each request is a POST.
-type webLink struct {
-	se     *session
+// Options say for whom a link works. All fields are required.
+type Options struct {
+	Server  string             // its name, in errors
+	URL     string             // where it is
+	Way     http.RoundTripper  // how requests get there
+	Most    int                // bytes of one message
+	Given   *given.Keeper      // what each request carries
+	Modern  func() bool        // whether the server knows no sessions
+	Version func() string      // of the protocol, "" before it is known
+	ID      func() int64       // of a request of the link's own, which no other has
+	Room    *asked.Room        // the calls that are under way
+	Heard   func(wire.Message) // takes what the server says about itself
+}
+
+// A Link is a link.Link to one server.
+type Link struct {
+	o      Options
 	client *http.Client
 	url    atomic.Pointer[url.URL] // moves with redirects within its origin
 	id     atomic.Pointer[string]  // of the legacy session
@@ -58,38 +76,31 @@ type webLink struct {
 	begun  time.Time
 	hears  chan struct{} // closed once the standing stream was answered
 	heard  sync.Once
-	stands bool   // there was such a stream; for hear alone
-	last   string // id of its last event; for hear alone
+	stands bool   // there was such a stream; for Hear alone
+	last   string // id of its last event; for Hear alone
 	once   sync.Once
 	over   chan struct{}
 	err    error         // set before over is closed
 	asides chan struct{} // bounds messages beside calls
 }
 
-var _ link.Link = (*webLink)(nil)
+var _ link.Link = (*Link)(nil)
 
-func newWebLink(se *session) *webLink {
-	l := &webLink{se: se, begun: time.Now(), hears: make(chan struct{}), over: make(chan struct{}), asides: make(chan struct{}, maxAsides)}
-	l.client = httponce.Client(se.s.way())
-	if u, err := url.Parse(se.s.URL); err == nil {
+// New begins to speak to a server. Nothing is sent yet.
+func New(o Options) *Link {
+	l := &Link{o: o, begun: time.Now(), hears: make(chan struct{}), over: make(chan struct{}), asides: make(chan struct{}, maxAsides)}
+	l.client = httponce.Client(o.Way)
+	if u, err := url.Parse(o.URL); err == nil {
 		l.url.Store(u)
 	}
 	return l
 }
 
-// way is how requests go out.
-func (s *server) way() http.RoundTripper {
-	if s.Config.HTTP != nil {
-		return s.Config.HTTP
-	}
-	return s.o.HTTP
-}
-
 // Done is closed when the session is over.
-func (l *webLink) Done() <-chan struct{} { return l.over }
+func (l *Link) Done() <-chan struct{} { return l.over }
 
 // Err is why it is over.
-func (l *webLink) Err() error {
+func (l *Link) Err() error {
 	select {
 	case <-l.over:
 		return l.err
@@ -98,7 +109,11 @@ func (l *webLink) Err() error {
 	}
 }
 
-func (l *webLink) end(err error) {
+// InSession reports whether the server has a session for the link.
+func (l *Link) InSession() bool { return l.id.Load() != nil }
+
+// End ends the link, for a reason, and tells the server nothing.
+func (l *Link) End(err error) {
 	l.once.Do(func() {
 		l.err = err
 		close(l.over)
@@ -106,10 +121,10 @@ func (l *webLink) end(err error) {
 }
 
 // Close tells a legacy server that its session is over.
-func (l *webLink) Close(grace time.Duration) {
+func (l *Link) Close(grace time.Duration) {
 	lost := l.Err()
-	l.end(link.ErrGone)
-	if id := l.id.Load(); id != nil && !errors.Is(lost, errSession) && !errors.Is(lost, errNoConnection) {
+	l.End(link.ErrGone)
+	if id := l.id.Load(); id != nil && !errors.Is(lost, errSession) && !errors.Is(lost, link.ErrNoConnection) {
 		ctx, cancel := context.WithTimeout(context.Background(), min(grace, asideTime))
 		defer cancel()
 		if req, err := l.newRequest(ctx, http.MethodDelete, nil, link.Request{}); err == nil {
@@ -121,13 +136,17 @@ func (l *webLink) Close(grace time.Duration) {
 }
 
 // newRequest builds one HTTP request.
-func (l *webLink) newRequest(ctx context.Context, method string, body []byte, r link.Request) (*http.Request, error) {
+func (l *Link) newRequest(ctx context.Context, method string, body []byte, r link.Request) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, method, l.url.Load().String(), nil)
 	if err != nil {
 		return nil, err
 	}
 	h := req.Header
-	for name, values := range l.se.s.Header {
+	v, _, err := l.o.Given.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range v.Header {
 		h[http.CanonicalHeaderKey(name)] = values
 	}
 	h.Set("Accept", wire.TypeJSON+", "+wire.TypeSSE)
@@ -136,10 +155,10 @@ func (l *webLink) newRequest(ctx context.Context, method string, body []byte, r 
 		httponce.SetBody(req, body)
 		h.Set("Content-Type", wire.TypeJSON)
 	}
-	if l.se.version != "" {
-		h.Set(wire.HeaderProtocolVersion, l.se.version)
+	if version := l.o.Version(); version != "" {
+		h.Set(wire.HeaderProtocolVersion, version)
 	}
-	if l.se.era == eraModern {
+	if l.o.Modern() {
 		h.Set(wire.HeaderMethod, r.Method)
 		if r.Name != "" {
 			h.Set(wire.HeaderName, wire.EncodeHeader(r.Name))
@@ -154,7 +173,7 @@ func (l *webLink) newRequest(ctx context.Context, method string, body []byte, r 
 }
 
 // Exchange posts a request and reads its answer.
-func (l *webLink) Exchange(ctx context.Context, r link.Request) (wire.Message, error) {
+func (l *Link) Exchange(ctx context.Context, r link.Request) (wire.Message, error) {
 	select {
 	case <-l.over:
 		return wire.Message{}, outcome.NotSent(l.err)
@@ -164,8 +183,11 @@ func (l *webLink) Exchange(ctx context.Context, r link.Request) (wire.Message, e
 	resp, err := l.post(ctx, msg.Append(nil), r)
 	if err == nil {
 		var m wire.Message
-		m, err = l.answer(ctx, resp, r)
+		m, err = r.Take(l.answer(ctx, resp, r))
 		if err == nil {
+			if !l.o.Modern() && l.InSession() && status.Forgets(m.Error) && (r.Method == ping || l.forgotten(ctx)) {
+				l.End(l.lost()) // nobody knows whether it looked at the call, but the next one need not meet that
+			}
 			return m, nil
 		}
 	}
@@ -173,21 +195,34 @@ func (l *webLink) Exchange(ctx context.Context, r link.Request) (wire.Message, e
 		if errors.Is(err, sallyport.ErrNotExecuted) {
 			return wire.Message{}, outcome.NotSent(ctx.Err())
 		}
-		if !r.Quiet && l.se.era == eraLegacy { // modern: hanging up says it
+		if !r.Quiet && !l.o.Modern() { // modern: hanging up says it
 			l.aside(r.Cancellation())
 		}
 		return wire.Message{}, ctx.Err()
 	}
-	if errors.Is(err, errNoConnection) { // the supervisor looks for it from now on
-		lost := l.se.s.fail(fmt.Errorf("%w (%w)", err, link.ErrGone))
-		l.end(lost)
+	if errors.Is(err, link.ErrNoConnection) { // the supervisor looks for it from now on
+		lost := failure.Of(fmt.Errorf("%w (%w)", err, link.ErrGone), l.o.Server, l.o.Most)
+		l.End(lost)
 		return wire.Message{}, outcome.NotSent(lost)
 	}
 	return wire.Message{}, err
 }
 
-// post sends a body, and again where the same origin says it has moved.
-func (l *webLink) post(ctx context.Context, body []byte, r link.Request) (*http.Response, error) {
+const ping = "ping"
+
+// forgotten reports whether the server says of another request, too, that it does not know
+// the session. An error of a tool may read like that, and ends the session of nobody.
+func (l *Link) forgotten(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, asideTime)
+	defer cancel()
+	m, err := l.Exchange(ctx, link.Request{ID: l.o.ID(), Method: ping, Quiet: true, Notify: func(sallyport.Notice) {}})
+	return err == nil && status.Forgets(m.Error)
+}
+
+// post sends a body, and again where the same origin says it has moved, or does not
+// take a credential that was changed meanwhile.
+func (l *Link) post(ctx context.Context, body []byte, r link.Request) (*http.Response, error) {
+	_, turn, _ := l.o.Given.Now(ctx)
 	for hop := 0; ; hop++ {
 		req, err := l.newRequest(ctx, http.MethodPost, body, r)
 		if err != nil {
@@ -199,9 +234,13 @@ func (l *webLink) post(ctx context.Context, body []byte, r link.Request) (*http.
 				return nil, err // no token
 			}
 			if !sent {
-				return nil, outcome.NotSent(fmt.Errorf("%w: %w", errNoConnection, err))
+				return nil, outcome.NotSent(fmt.Errorf("%w: %w", link.ErrNoConnection, err))
 			}
 			return nil, err
+		}
+		if resp.StatusCode == http.StatusUnauthorized && hop == 0 && l.o.Given.Newer(ctx, turn) {
+			_ = resp.Body.Close()
+			continue
 		}
 		if resp.StatusCode != 307 && resp.StatusCode != 308 || hop >= maxHops {
 			return resp, nil
@@ -217,7 +256,7 @@ func (l *webLink) post(ctx context.Context, body []byte, r link.Request) (*http.
 }
 
 // answer reads the response to a request and closes it.
-func (l *webLink) answer(ctx context.Context, resp *http.Response, r link.Request) (wire.Message, error) {
+func (l *Link) answer(ctx context.Context, resp *http.Response, r link.Request) (wire.Message, error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if resp.StatusCode != http.StatusOK {
 		defer func() { _ = resp.Body.Close() }()
@@ -229,7 +268,10 @@ func (l *webLink) answer(ctx context.Context, resp *http.Response, r link.Reques
 	switch kind {
 	case wire.TypeJSON:
 		defer func() { _ = resp.Body.Close() }()
-		body, err := readAll(resp.Body, l.se.s.o.MaxMessage)
+		body, long, err := bulk.Read(ctx, resp.Body, resp.ContentLength, l.o.Most, r.Room)
+		if err == nil && long { // counted after decompression
+			err = link.ErrTooLarge
+		}
 		if err != nil {
 			return wire.Message{}, err
 		}
@@ -249,28 +291,19 @@ func (l *webLink) answer(ctx context.Context, resp *http.Response, r link.Reques
 	return wire.Message{}, fmt.Errorf("%w: content type %.80q", link.ErrMalformed, resp.Header.Get("Content-Type"))
 }
 
-// readAll reads a body of at most max bytes, counted after decompression.
-func readAll(r io.Reader, max int) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r, int64(max)+1))
-	if err == nil && len(body) > max {
-		err = link.ErrTooLarge
-	}
-	return body, err
-}
-
 // errSession: the server does not know the session any more.
 var errSession = errors.New("upstream_session_lost")
 
-func (l *webLink) lost() error {
+func (l *Link) lost() error {
 	return &sallyport.Error{
 		Code: sallyport.Unavailable, Step: sallyport.Execute,
-		Message: fmt.Sprintf("upstream_session_lost: server %q does not know its session any more", l.se.s.Name),
+		Message: fmt.Sprintf("upstream_session_lost: server %q does not know its session any more", l.o.Server),
 		Hint:    "try again", Err: fmt.Errorf("%w (%w)", errSession, link.ErrGone),
 	}
 }
 
 // refusal makes an error of a status; a JSON-RPC error in the body counts.
-func (l *webLink) refusal(resp *http.Response, kind string, r link.Request) (wire.Message, error) {
+func (l *Link) refusal(resp *http.Response, kind string, r link.Request) (wire.Message, error) {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
 	m, err := wire.ParseMessage(body)
 	isError := kind == wire.TypeJSON && err == nil && m.Error != nil
@@ -278,12 +311,15 @@ func (l *webLink) refusal(resp *http.Response, kind string, r link.Request) (wir
 	if isError {
 		text = line.Printable(m.Error.Message, 200)
 	}
-	if l.se.era == eraLegacy && l.id.Load() != nil {
+	if !l.o.Modern() && l.InSession() {
 		// 404 is what the protocol says; some servers answer 400 and name the session, before they look at the request.
 		unread := !isError || string(m.ID) != string(r.RawID())
-		if resp.StatusCode == 404 || resp.StatusCode == 400 && unread && strings.Contains(strings.ToLower(text), "session") {
+		if resp.StatusCode == 401 { // of a session that is no more, perhaps: the next call begins another
+			l.End(l.lost())
+		}
+		if resp.StatusCode == 404 || resp.StatusCode == 410 || resp.StatusCode == 400 && unread && strings.Contains(strings.ToLower(text), "session") {
 			lost := l.lost()
-			l.end(lost)
+			l.End(lost)
 			return m, outcome.NotSent(lost)
 		}
 	}
@@ -295,7 +331,7 @@ func (l *webLink) refusal(resp *http.Response, kind string, r link.Request) (wir
 
 // aside sends a message beside a call, in the background; where too many are
 // on their way, it is dropped.
-func (l *webLink) aside(m wire.Message) {
+func (l *Link) aside(m wire.Message) {
 	select {
 	case l.asides <- struct{}{}:
 	default:
@@ -310,13 +346,16 @@ func (l *webLink) aside(m wire.Message) {
 }
 
 // Send posts a message that gets no answer.
-func (l *webLink) Send(ctx context.Context, m wire.Message) error {
+func (l *Link) Send(ctx context.Context, m wire.Message) error {
 	resp, err := l.post(ctx, m.Append(nil), link.Request{Method: m.Method})
 	if err != nil {
 		return err
 	}
 	_ = resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
+	switch {
+	case resp.StatusCode == http.StatusNotFound && !l.o.Modern() && l.InSession():
+		return l.lost()
+	case resp.StatusCode/100 != 2:
 		return &status.Error{Code: resp.StatusCode, Text: m.Method}
 	}
 	return nil

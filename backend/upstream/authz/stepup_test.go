@@ -39,9 +39,7 @@ func TestFO39_StepUp(t *testing.T) {
 	s := newSite(t, as, "/mcp")
 	s.Need("a")
 	g := m.gate(t, "gateway", authz.Options{})
-	if err := g.add(t.Context(), authz.Config{Server: "s", URL: s.URL}); err != nil {
-		t.Fatal(err)
-	}
+	g.knows(t, authz.Config{Server: "s", URL: s.URL})
 	call := func() error { _, err := g.call(t.Context(), "s", sallyport.Principal{}, `{}`); return err }
 	wantCode(t, "before a login", call(), sallyport.AuthorizationRequired, "sallyport servers login s")
 	if l := g.login(t, authz.Wish{For: authz.Gateway}, "s"); !slices.Equal(scopesOf(t, l.URL), []string{"a"}) {
@@ -120,9 +118,7 @@ func TestFO39_Variants(t *testing.T) {
 			return true
 		}
 		g := m.gate(t, "gateway", authz.Options{})
-		if err := g.add(t.Context(), authz.Config{Server: "s", URL: s.URL}); err != nil {
-			t.Fatal(err)
-		}
+		g.knows(t, authz.Config{Server: "s", URL: s.URL})
 		g.login(t, authz.Wish{For: authz.Gateway}, "s")
 		if _, err := g.call(t.Context(), "s", sallyport.Principal{}, `{}`); err != nil {
 			t.Fatal(err)
@@ -143,9 +139,7 @@ func TestFO39_OwnCredentials(t *testing.T) {
 	s := newSite(t, as, "/mcp")
 	s.Need("a")
 	g := m.gate(t, "gateway", authz.Options{})
-	if err := g.add(t.Context(), authz.Config{Server: "s", URL: s.URL, Grant: authz.ByCredentials, Issuer: as.ID(), ClientID: "gw", Secret: "canary-secret"}); err != nil {
-		t.Fatal(err)
-	}
+	g.knows(t, authz.Config{Server: "s", URL: s.URL, Grant: authz.ByCredentials, Issuer: as.ID(), ClientID: "gw", Secret: "canary-secret"})
 	call := func() error { _, err := g.call(t.Context(), "s", sallyport.Principal{}, `{}`); return err }
 	if err := call(); err != nil {
 		t.Fatal(err)
