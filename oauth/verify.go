@@ -42,7 +42,6 @@ func NewVerifier(c Config) (*Verifier, error) {
 			jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}),
 			jwt.WithStrictDecoding(),
 			jwt.WithIssuer(c.Issuer),
-			jwt.WithExpirationRequired(),
 			jwt.WithIssuedAt(),
 			jwt.WithLeeway(Skew),
 			jwt.WithTimeFunc(c.Now),
@@ -100,11 +99,7 @@ func (a *Audience) Authenticate(ctx context.Context, bearer string) (sallyport.P
 	if err != nil {
 		return sallyport.Principal{}, err
 	}
-	now := v.config.Now()
-	switch {
-	case !now.Before(t.principal.Expires.Add(Skew)):
-		return sallyport.Principal{}, unauthenticated("the token has expired", getAnother, nil)
-	case !slices.ContainsFunc(t.audience, func(aud string) bool { return slices.Contains(a.names, aud) }):
+	if !slices.ContainsFunc(t.audience, func(aud string) bool { return slices.Contains(a.names, aud) }) {
 		return sallyport.Principal{}, unauthenticated("the token is for another resource",
 			fmt.Sprintf("ask for one with resource=%s", a.names[0]), nil)
 	}
@@ -116,13 +111,16 @@ func (a *Audience) Authenticate(ctx context.Context, bearer string) (sallyport.P
 		}
 	}
 	if err != nil || agent.ID != t.principal.ID || agent.Tenant != t.principal.Tenant {
-		return sallyport.Principal{}, unauthenticated("the token's agent does not exist", "ask an operator", err)
+		return sallyport.Principal{}, unauthenticated("the token's agent does not exist", "ask an operator", errors.Join(sallyport.ErrRevoked, err))
 	}
 	if err := active(agent); err != nil {
-		return sallyport.Principal{}, unauthenticated("the token's agent is not active", "ask an operator", err)
+		return sallyport.Principal{}, unauthenticated("the token's agent is not active", "ask an operator", errors.Join(sallyport.ErrRevoked, err))
 	}
 	if t.issued.Before(agent.NotBefore) {
-		return sallyport.Principal{}, unauthenticated("the token was revoked", getAnother, nil)
+		return sallyport.Principal{}, unauthenticated("the token was revoked", getAnother, sallyport.ErrRevoked)
+	}
+	if !v.config.Now().Before(t.principal.Expires.Add(Skew)) { // last: a call that runs outlives its token, but not its agent
+		return sallyport.Principal{}, unauthenticated("the token has expired", getAnother, nil)
 	}
 	who := t.principal
 	who.Roles = agent.Roles
@@ -150,21 +148,26 @@ func (v *Verifier) verified(bearer string) (*verified, error) {
 	}
 	t, err := v.parse(bearer, keys)
 	if err != nil {
-		if errors.Is(err, jwt.ErrTokenExpired) {
-			return nil, unauthenticated("the token has expired", getAnother, err)
-		}
 		return nil, unauthenticated("the token is not good", getAnother, err)
 	}
-	v.cache.put(sum, t, v.config.Now())
+	if now := v.config.Now(); now.Before(t.principal.Expires) {
+		v.cache.put(sum, t, now)
+	}
 	return t, nil
 }
+
+// endless are claims whose end is not looked at: Authenticate does that, last.
+type endless struct{ claims }
+
+// GetExpirationTime implements jwt.Claims.
+func (endless) GetExpirationTime() (end *jwt.NumericDate, err error) { return end, err }
 
 func (v *Verifier) parse(bearer string, keys *keySet) (*verified, error) {
 	// Go's base64 skips line breaks, which would give one token many spellings.
 	if strings.ContainsFunc(bearer, notTokenRune) {
 		return nil, errors.New("characters that no token has")
 	}
-	var c claims
+	var c endless
 	_, err := v.parser.ParseWithClaims(bearer, &c, func(t *jwt.Token) (any, error) {
 		if t.Header["typ"] != tokenType {
 			return nil, fmt.Errorf("type %v, want %s", t.Header["typ"], tokenType)
@@ -182,7 +185,7 @@ func (v *Verifier) parse(bearer string, keys *keySet) (*verified, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Subject == "" || c.Tenant == "" || c.ID == "" || c.IssuedAt == nil || len(c.Audience) == 0 ||
+	if c.Subject == "" || c.Tenant == "" || c.ID == "" || c.IssuedAt == nil || c.ExpiresAt == nil || len(c.Audience) == 0 ||
 		c.ClientID != ClientID(c.Tenant, c.Subject) || c.IssuedMicros/1e6 != c.IssuedAt.Unix() {
 		return nil, errors.New("claims are missing or contradict each other")
 	}

@@ -104,6 +104,31 @@ func TestTokenExpires(t *testing.T) {
 	}
 }
 
+// TO-09: a call outlives its token, not its agent. So that an agent was stopped is told by
+// its old token, too, whether it is remembered or not.
+func TestTO09_OldTokensTellOfTheirAgent(t *testing.T) {
+	for _, remembered := range []bool{true, false} {
+		w := newWorld(t)
+		tok := w.issue(t)
+		if remembered {
+			if _, err := w.door.Authenticate(context.Background(), tok); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.advance(20 * time.Minute)
+		if _, err := w.door.Authenticate(context.Background(), tok); err == nil || errors.Is(err, sallyport.ErrRevoked) {
+			t.Errorf("remembered %t, the control: %v", remembered, err)
+		}
+		a := w.agent(t)
+		a.State = "suspended"
+		w.people.put(a)
+		w.cache.Invalidate()
+		if _, err := w.door.Authenticate(context.Background(), tok); !errors.Is(err, sallyport.ErrRevoked) {
+			t.Errorf("remembered %t: %v", remembered, err)
+		}
+	}
+}
+
 // What changes about an agent counts at the next call, though the token and
 // the agent are remembered.
 func TestTO09_ChangesToAnAgentActAtOnce(t *testing.T) {

@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -203,17 +205,35 @@ func (a *api) owns(endpoint, target string) bool {
 	return (endpoint == "" || endpoint == a.doc.Base) && (target == a.doc.Base || strings.HasPrefix(target, a.doc.Base+"/"))
 }
 
+// unasked says which credentials nothing asks for: most often one is misspelt.
+// Preconditions: mu is held, and there is a document.
+func (a *api) unasked() (warnings []string) {
+	asked := map[string]bool{}
+	for _, o := range a.doc.Operations {
+		for _, part := range slices.Concat(o.Route.Auth...) {
+			asked[part.Scheme] = true
+		}
+	}
+	for _, scheme := range slices.Sorted(maps.Keys(a.Auth)) {
+		if !asked[scheme] {
+			known := strings.Join(slices.Sorted(maps.Keys(asked)), ", ")
+			warnings = append(warnings, fmt.Sprintf("the credential of %.80q goes nowhere: operations ask for %.300s", scheme, cmp.Or(known, "none")))
+		}
+	}
+	return warnings
+}
+
 func (a *api) status() Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := Status{Name: a.Name, State: StateStarting, Base: a.Base}
 	if a.listed {
 		s.State, s.Base, s.Version = StateReady, a.doc.Base, "openapi "+a.doc.Version
-		s.Tools, s.Warnings = len(a.doc.Operations), a.doc.Warnings
+		s.Tools, s.Warnings = len(a.doc.Operations), slices.Concat(a.unasked(), a.doc.Warnings)
 	}
 	r := a.circuit.Read()
 	if s.Circuit, s.Opened = r.State, r.Opened; r.State != breaker.Closed {
-		s.Error = a.cutOff(r.Wait)
+		s.Error = a.cutOff(r.Wait).Message
 	}
 	if a.lastErr != nil {
 		s.Error = a.lastErr.Error()

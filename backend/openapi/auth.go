@@ -53,10 +53,11 @@ func (o *outgoing) credentials(ctx context.Context) error {
 	return nil
 }
 
-// alternative is the first one of which the operator gave every part.
+// alternative is the first one of which the operator gave every part. One without
+// any is that of callers who have no credential.
 func (a *api) alternative(r *sallyport.Route) []sallyport.RouteAuth {
 	for _, parts := range r.Auth {
-		if !slices.ContainsFunc(parts, func(p sallyport.RouteAuth) bool { return a.Auth[p.Scheme] == "" }) {
+		if len(parts) > 0 && !slices.ContainsFunc(parts, func(p sallyport.RouteAuth) bool { return a.Auth[p.Scheme] == "" }) {
 			return parts
 		}
 	}

@@ -3,7 +3,6 @@ package openapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -17,18 +16,15 @@ import (
 func (a *api) call(ctx context.Context, job sallyport.Job) (sallyport.Output, error) {
 	said, wait, ok := a.circuit.Enter()
 	if !ok {
-		return sallyport.Output{}, &sallyport.Error{
-			Code: sallyport.Unavailable, Step: sallyport.Execute, Err: sallyport.ErrNotExecuted, RetryAfter: wait,
-			Message: a.cutOff(wait), Hint: "try after retry_after: one call is let through then, to see whether the server is well again",
-		}
+		return sallyport.Output{}, a.cutOff(wait)
 	}
 	out, status, err := a.make(ctx, job)
 	said(verdict(ctx, status, err))
 	return out, err
 }
 
-func (a *api) cutOff(wait time.Duration) string {
-	return fmt.Sprintf("server %q gets no calls for now (circuit open, next try in %v), for several in a row were not served", a.Name, wait.Round(time.Second/10))
+func (a *api) cutOff(wait time.Duration) *sallyport.Error {
+	return outcome.CutOff(a.Name, wait, "were not served")
 }
 
 // verdict is what a call's end says of the API. status is that of its answer, 0 if

@@ -9,6 +9,7 @@
 package openapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -95,25 +96,12 @@ func (o *Options) fill() {
 	if o.Secrets == nil {
 		o.Secrets = func(_ context.Context, v string) (string, error) { return v, nil }
 	}
-	if o.Version == "" {
-		o.Version = "0"
-	}
-	for _, n := range []struct {
-		field *int
-		value int
-	}{{&o.MaxBody, 8 << 20}, {&o.Calls, 64}, {&o.Queue, 256}} {
-		if *n.field == 0 {
-			*n.field = n.value
-		}
-	}
-	for _, d := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{{&o.Call, 2 * time.Minute}, {&o.Wait, 30 * time.Second}, {&o.Fetch, 30 * time.Second}, {&o.Refresh, time.Hour}, {&o.BackOff, time.Second}} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
+	o.Version = cmp.Or(o.Version, "0")
+	o.MaxBody = cmp.Or(o.MaxBody, 8<<20)
+	o.Calls, o.Queue, o.Wait = cmp.Or(o.Calls, 64), cmp.Or(o.Queue, 256), cmp.Or(o.Wait, 30*time.Second)
+	o.Call = cmp.Or(o.Call, 2*time.Minute)
+	o.Fetch, o.Refresh = cmp.Or(o.Fetch, 30*time.Second), cmp.Or(o.Refresh, time.Hour)
+	o.BackOff = cmp.Or(o.BackOff, time.Second)
 }
 
 // Backend is a sallyport.Backend of many APIs. It is safe for concurrent use.
@@ -246,7 +234,7 @@ func (b *Backend) Check(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return outcome.Unavailable(errors.New("the backend is closed"), "the gateway is shutting down", "")
+		return outcome.Closed()
 	}
 	return nil
 }

@@ -206,6 +206,18 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// A credential that no operation asks for, such as a misspelt one, is told.
+func TestCredentialThatNothingAsksFor(t *testing.T) {
+	p := startPeer(t)
+	for scheme, told := range map[string]bool{"key": false, "kei": true} {
+		w := open(t, p, func(cfg *openapi.Config, _ *openapi.Options) { cfg.Auth = map[string]string{scheme: "$k"} })
+		said := strings.Join(w.Status()[0].Warnings, "\n")
+		if strings.Contains(said, `"`+scheme+`" goes nowhere: operations ask for `) != told {
+			t.Errorf("%s: %s", scheme, said)
+		}
+	}
+}
+
 // FO-26: a changed secret counts from the next call on; a missing one stops the
 // call before it is sent.
 func TestFO26_RotatedCredential(t *testing.T) {

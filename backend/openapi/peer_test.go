@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sallyport.dev/sallyport/test/proc"
 )
 
 // The peer is an HTTP API in a process of its own. It writes down each request,
@@ -159,17 +161,7 @@ func startPeer(t testing.TB) *peer {
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), envPeer+"="+p.ledger)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := proc.Start(t, cmd)
 	t.Cleanup(func() { in.Close(); cancel(); cmd.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	addrs := strings.Fields(line)
@@ -208,7 +200,7 @@ func (p *peer) to(t testing.TB, part string) (n int) {
 }
 
 const peerDocument = `{"openapi":"3.1.0","info":{"title":"peer","version":"1"},"servers":[{"url":"BASE"}],
-"security":[{"key":[]},{"query":[]},{"cookie":[]},{"basic":[]},{"bearer":[]},{"oauth":["all"]}],
+"security":[{},{"key":[]},{"query":[]},{"cookie":[]},{"basic":[]},{"bearer":[]},{"oauth":["all"]}],
 "paths":{
  "/echo":{"post":{"operationId":"echo","requestBody":{"content":{"application/json":{"schema":{}}}}}},
  "/hang":{"post":{"operationId":"hang"},"get":{"operationId":"hangs"}},

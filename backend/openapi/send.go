@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -19,6 +18,7 @@ import (
 	"sallyport.dev/sallyport/backend/openapi/request"
 	"sallyport.dev/sallyport/backend/outcome"
 	"sallyport.dev/sallyport/backend/upstream/turn"
+	"sallyport.dev/sallyport/limit/bulk"
 )
 
 const maxHops = 4 // of requests for one call: redirects within an origin
@@ -67,7 +67,7 @@ func (a *api) make(ctx context.Context, job sallyport.Job) (out sallyport.Output
 	if resp.StatusCode == http.StatusUnauthorized {
 		a.keys.forget() // a token that was taken back is not used again
 	}
-	answer, err := o.read(resp)
+	answer, err := o.read(ctx, resp)
 	if err != nil {
 		return out, resp.StatusCode, a.fail(ctx, err)
 	}
@@ -255,7 +255,7 @@ var (
 )
 
 // read takes the answer in, without the credentials that it may repeat.
-func (o *outgoing) read(resp *http.Response) (answer, error) {
+func (o *outgoing) read(ctx context.Context, resp *http.Response) (answer, error) {
 	out := answer{status: resp.StatusCode, kind: resp.Header.Get("Content-Type"), method: o.Method}
 	if e := resp.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return out, errPacked
@@ -264,14 +264,14 @@ func (o *outgoing) read(resp *http.Response) (answer, error) {
 	if resp.StatusCode >= 300 {
 		limit = min(limit, maxError)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
+	body, long, err := bulk.Read(ctx, resp.Body, resp.ContentLength, limit, o.job.Room)
 	switch {
 	case resp.StatusCode >= 300:
-		out.cut = len(body) > limit || err != nil // what there is of it will do
+		out.cut = long || err != nil // what there is of it will do
 		body = body[:min(len(body), limit)]
 	case err != nil:
 		return out, err
-	case len(body) > limit:
+	case long:
 		return out, errTooLarge
 	}
 	if at, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {

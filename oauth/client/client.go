@@ -8,15 +8,18 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"sallyport.dev/sallyport/httponce"
 	"sallyport.dev/sallyport/oauth/discovery"
@@ -192,7 +195,7 @@ func parseTokens(status int, body []byte) (Tokens, error) {
 	}
 	var t Tokens
 	var more struct {
-		Seconds json.Number `json:"expires_in"`
+		Seconds jsontext.Value `json:"expires_in"` // some write it as a text
 	}
 	if err := errors.Join(json.Unmarshal(body, &t), json.Unmarshal(body, &more)); err != nil {
 		return t, &Failure{Status: status, Sent: true, Err: errors.New("the answer is not what the protocol says")}
@@ -203,7 +206,7 @@ func parseTokens(status int, body []byte) (Tokens, error) {
 	case t.Type != "" && !strings.EqualFold(t.Type, "Bearer"): // not every server says
 		return t, &Failure{Status: status, Sent: true, Err: fmt.Errorf("a token of the type %.40q cannot be used here", t.Type)}
 	}
-	if n, err := more.Seconds.Float64(); err == nil && n > 0 {
+	if n, err := strconv.ParseFloat(strings.Trim(string(more.Seconds), `"`), 64); err == nil && n > 0 {
 		t.Life = time.Duration(min(n, 10*365*24*3600) * float64(time.Second))
 	}
 	return t, nil

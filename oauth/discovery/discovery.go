@@ -5,7 +5,6 @@ package discovery
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"sallyport.dev/sallyport"
 )
@@ -96,7 +97,7 @@ func (f Finder) Resource(ctx context.Context, link, metadata string) (Resource, 
 func resourcePlaces(u *url.URL, metadata string) []string {
 	const known = "/.well-known/oauth-protected-resource"
 	var places []string
-	if metadata != "" {
+	if metadata != "" && (u.Scheme != "https" || strings.HasPrefix(metadata, "https://")) { // not where anybody on the way could write another one
 		places = append(places, metadata)
 	}
 	if path := strings.TrimSuffix(u.EscapedPath(), "/"); path != "" {
@@ -220,7 +221,8 @@ func Loopback(host string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// fetch reads one document. Redirects are followed within its origin only.
+// fetch reads one document: names count as they are written, each once, so that all
+// who read it read the same. Redirects are followed within its origin only.
 func (f Finder) fetch(ctx context.Context, place string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

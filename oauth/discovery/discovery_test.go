@@ -185,6 +185,61 @@ func TestTO12_DocumentsStayAtTheirOrigin(t *testing.T) {
 	}
 }
 
+// TO-12: a server that is reached by https has no document read in clear, wherever its
+// challenge says that it is; the places that are looked at then are the server's own.
+func TestTO12_DocumentsInClear(t *testing.T) {
+	var asked []string
+	answer := func(r *http.Request) (*http.Response, error) {
+		asked = append(asked, r.URL.String())
+		w := httptest.NewRecorder()
+		as := "https://as.example"
+		if r.URL.Scheme == "http" {
+			as = "https://evil.example"
+		}
+		_ = json.NewEncoder(w).Encode(prm("https://s.example/mcp", as))
+		return w.Result(), nil
+	}
+	for metadata, want := range map[string]string{
+		"http://s.example/doc": "https://s.example" + known + "/mcp", "HTTP://s.example/doc": "https://s.example" + known + "/mcp",
+		"https://s.example/doc": "https://s.example/doc",
+	} {
+		asked = nil
+		r, err := discovery.Finder{HTTP: roundTrip(answer)}.Resource(t.Context(), "https://s.example/mcp", metadata)
+		if err != nil || !slices.Equal(r.AuthorizationServers, []string{"https://as.example"}) || !slices.Equal(asked, []string{want}) {
+			t.Errorf("%s: %+v, %v, asked for %q", metadata, r, err, asked)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TO-26: documents that read differently to different readers are none.
+func TestTO26_DocumentsReadOneWay(t *testing.T) {
+	s := newSite(t)
+	f := discovery.Finder{HTTP: http.DefaultTransport}
+	for _, doc := range []string{
+		`{"resource":"%[1]s/mcp","resource":"%[1]s/mcp","authorization_servers":["%[1]s"]}`,
+		`{"RESOURCE":"%[1]s/mcp","Authorization_Servers":["%[1]s"]}`,
+		`{"resource":"%[1]s/mcp","authorization_servers":["%[1]s"]}{}`,
+	} {
+		s.docs[known+"/mcp"] = fmt.Appendf(nil, doc, s.URL)
+		if r, err := f.Resource(t.Context(), s.URL+"/mcp", ""); err == nil {
+			t.Errorf("%s: %+v", doc, r)
+		}
+	}
+	for doc, ok := range map[string]bool{
+		`{"issuer":"%[1]s","token_endpoint":"%[1]s/t"}`: true, `{"issuer":"%[1]s","token_endpoint":"%[1]s/t","Token_Endpoint":"https://evil.example/t","Issuer":"x"}`: true,
+		`{"Issuer":"%[1]s","token_endpoint":"%[1]s/t"}`: false, `{"issuer":"%[1]s","token_endpoint":"%[1]s/t","token_endpoint":"https://evil.example/t"}`: false,
+	} {
+		s.docs["/.well-known/oauth-authorization-server"] = fmt.Appendf(nil, doc, s.URL)
+		if got, err := f.Server(t.Context(), s.URL); (err == nil) != ok || ok && got.TokenEndpoint != s.URL+"/t" {
+			t.Errorf("%s: %+v, %v", doc, got, err)
+		}
+	}
+}
+
 func TestDocumentsAreBounded(t *testing.T) {
 	s := newSite(t)
 	f := discovery.Finder{HTTP: http.DefaultTransport}

@@ -18,6 +18,9 @@ func (b *builder) body(r *sallyport.RouteBody, raw json.RawMessage) (err error) 
 	b.out.Type = r.Type
 	switch r.Form {
 	case "json":
+		if wire.Member(raw, "_method") != nil { // Laravel, and what takes JSON for a form
+			return errors.New("its member _method chooses another method than the request shows")
+		}
 		b.out.Body = raw
 		return nil
 	case "text":

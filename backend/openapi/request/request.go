@@ -92,12 +92,14 @@ func (b *builder) param(p sallyport.RouteParam, raw json.RawMessage) error {
 	if p.Style == "json" {
 		v = value{text: string(raw)}
 	}
+	if v.nested() && p.In != "query" {
+		return errDeep
+	}
 	switch p.In {
 	case "path":
-		if v.empty() {
+		if b.path[p.Name] = v.inPath(p); v.empty() || b.path[p.Name] == "" { // [""] is not empty, and is written as nothing
 			return fmt.Errorf("it is empty, and the path would then be another one")
 		}
-		b.path[p.Name] = v.inPath(p)
 	case "query":
 		return b.inQuery(p, v)
 	case "header":
@@ -175,10 +177,12 @@ func Reserved(name string) bool {
 	return false
 }
 
-// Overrides tells whether a header, or a parameter of a query, is known to choose
-// another method than the request shows.
+// Overrides tells whether a header, or a parameter of a query or a form, is known
+// to choose another method than the request shows. PHP reads some names as others:
+// without space before them, up to a NUL, and . and [ as _.
 func Overrides(name string) bool {
-	name = strings.ToLower(name)
+	name, _, _ = strings.Cut(strings.ToLower(strings.TrimLeft(name, " \t\r\n\v\f")), "\x00")
+	name = strings.NewReplacer(".", "_", " ", "_", "[", "_").Replace(name)
 	switch strings.ReplaceAll(strings.ReplaceAll(name, "_", ""), "-", "") {
 	case "xhttpmethodoverride", "xhttpmethod", "xmethodoverride", "xmethod", "httpmethod", "httpmethodoverride", "methodoverride":
 		return true

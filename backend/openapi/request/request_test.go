@@ -136,6 +136,8 @@ var attacks = []struct{ in, value, want string }{
 	{"path", `""`, "empty"},
 	{"path", `[]`, "empty"},
 	{"path", `{}`, "empty"},
+	{"path", `[""]`, "empty"},
+	{"path", `[["a"]]`, "nested"},
 	{"path", `null`, "null"},
 	{"path", `[".."]`, ". or .."},
 	{"header", `"a\r\nX-Evil: b"`, "printable ASCII"},
@@ -148,6 +150,11 @@ var attacks = []struct{ in, value, want string }{
 	{"query", `{"_method":"DELETE"}`, "another method"},
 	{"query", `{"X-HTTP-Method-Override":"DELETE"}`, "another method"},
 	{"query", `{"_METHOD":"DELETE"}`, "another method"},
+	{"query", `{".method":"DELETE"}`, "another method"},
+	{"query", `{"[method":"DELETE"}`, "another method"},
+	{"query", `{" _method":"DELETE"}`, "another method"},
+	{"query", `{"_method\u0000x":"DELETE"}`, "another method"},
+	{"header", `[["a"]]`, "nested"},
 	{"query", `[["a"]]`, "nested"},
 	{"query", `"` + strings.Repeat("é", 6000) + `"`, "more than 32768"},
 	{"path", `"` + strings.Repeat("a", 33000) + `"`, "more than 32768"},
@@ -247,7 +254,7 @@ func TestBodies(t *testing.T) {
 	}
 	for _, c := range []struct{ form, value, want string }{
 		{"text", `{}`, "must be text"}, {"base64", `"a"`, "not base64"}, {"base64", `1`, "base64 text"}, {"urlencoded", `"a"`, "must be an object"}, {"multipart", `[]`, "must be an object"},
-		{"urlencoded", `{"_method":"DELETE"}`, "another method"}, {"multipart", `{"_method":"DELETE"}`, "another method"},
+		{"urlencoded", `{"_method":"DELETE"}`, "another method"}, {"multipart", `{"_method":"DELETE"}`, "another method"}, {"json", `{"_method":"DELETE"}`, "another method"},
 	} {
 		r := &sallyport.Route{Method: "POST", URL: "https://a.example/", Body: &sallyport.RouteBody{Argument: "body", Type: "x/y", Form: c.form}}
 		if got, err := Build(r, canonical(t, `{"body":`+c.value+`}`)); err == nil || !strings.Contains(err.Error(), c.want) {
