@@ -98,7 +98,7 @@ print(ask())
 		}
 		ended <- out
 	}()
-	await.That(t, "control: something arrives", func() bool { return hits.Load() > 0 })
+	await.That(t, "control: something arrived, and the next is asked for", func() bool { return hits.Load() > 1 })
 	if err := unix.Kill(brokerPID(t, h), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -183,6 +183,12 @@ func TestPresent(t *testing.T) {
 	if m.Content[0].Text != "a\uFFFD" || m.Content[1].Text != "stderr:\nwarn" || !strings.Contains(m.Content[2].Text, "status 3") {
 		t.Errorf("%+v", m.Content)
 	}
+	cut := job("python", ``)
+	cut.Limits.Output = 5
+	m = get(cut, Outcome{Stdout: []byte("aa€\xe2"), Stderr: []byte("€\xe2"), Truncated: true}) // the bound came within a character of stdout
+	if m.StructuredContent["stdout"] != "aa€" || m.StructuredContent["stdout_encoding"] != nil || m.StructuredContent["stderr_encoding"] != "base64" {
+		t.Errorf("%+v", m.StructuredContent)
+	}
 	if m = get(job("python", ``), Outcome{KilledBy: "memory", ExitCode: 137, Signal: "SIGKILL"}); !m.IsError || m.StructuredContent["killed_by"] != "memory" {
 		t.Errorf("%+v", m)
 	}
@@ -206,5 +212,16 @@ func TestPresent(t *testing.T) {
 	}
 	if m = get(own, Outcome{Stdout: []byte(`3`)}); !m.IsError || m.StructuredContent != nil {
 		t.Errorf("%+v", m)
+	}
+}
+
+func TestWholeText(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"", ""}, {"a", "a"}, {"€", "€"}, {"a€\xe2", "a€"}, {"a\xe2\x82", "a"}, {"😀\xf0\x9f\x98", "😀"}, {"\xe2", ""},
+		{"a\xff", "a\xff"}, {"\x82\x82\x82\x82", "\x82\x82\x82\x82"}, {"a\x82", "a\x82"}, // no text: as it is
+	} {
+		if got := wholeText([]byte(c.in)); string(got) != c.want {
+			t.Errorf("%q: %q, want %q", c.in, got, c.want)
+		}
 	}
 }

@@ -61,6 +61,7 @@ const metaRun = "dev.sallyport/run"
 // present makes a CallToolResult. A program that failed by itself is a result;
 // isError says that the run did not come to its own end.
 func present(job sallyport.Job, o Outcome) (sallyport.Output, error) {
+	o.atCharacters(job.Limits.Or(sallyport.DefaultLimits()).Output)
 	f := factsOf(job, o)
 	result := map[string]any{"structuredContent": f}
 	isError := o.KilledBy != ""
@@ -97,6 +98,29 @@ func factsOf(job sallyport.Job, o Outcome) facts {
 	f.Stdout, f.StdoutEncoding = lossless(o.Stdout)
 	f.Stderr, f.StderrEncoding = lossless(o.Stderr)
 	return f
+}
+
+// atCharacters takes off what the bound on output left of a character at the end of a
+// stream, so that a text stays one.
+func (o *Outcome) atCharacters(bound int64) {
+	for _, b := range []*[]byte{&o.Stdout, &o.Stderr} {
+		if o.Truncated && int64(len(*b)) >= bound {
+			*b = wholeText(*b)
+		}
+	}
+}
+
+// wholeText is b without a character that it ends in the middle of.
+func wholeText(b []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if end := b[len(b)-n:]; utf8.RuneStart(end[0]) {
+			if !utf8.FullRune(end) {
+				return b[:len(b)-n]
+			}
+			break
+		}
+	}
+	return b
 }
 
 func contentOf(job sallyport.Job, o Outcome) []any {

@@ -257,7 +257,7 @@ ask("http://later.test/")
 		want  []sallyport.Connection
 	}{
 		"some":    {[]string{addr}, []sallyport.Connection{{Target: addr, Allowed: true, Count: 2}, {Target: "evil.test:80", Reason: "not_listed", Count: 1}}},
-		"nothing": {nil, []sallyport.Connection{{Target: "http://" + addr + "/", Reason: "not_listed", Count: 2}, {Target: "http://evil.test/", Reason: "not_listed", Count: 1}}},
+		"nothing": {nil, []sallyport.Connection{{Target: addr, Reason: "not_listed", Count: 2}, {Target: "evil.test:80", Reason: "not_listed", Count: 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			heard := make(chan sandbox.News, 100)

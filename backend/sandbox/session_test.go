@@ -11,6 +11,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/sandbox"
+	"sallyport.dev/sallyport/test/await"
 )
 
 // A shown is a result as an agent gets it.
@@ -158,28 +159,17 @@ func TestOutputAsItComes(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	b := newHost(t).start(t, sandbox.Options{Secrets: secrets{"t/k": "value-one"}})
 	for _, tt := range []struct{ tool, args string }{
-		{"run_python", `{"code":"import sys, time\nprint('one')\nprint('err', file=sys.stderr)\ntime.sleep(1.5)\nprint('two')"}`},
-		{"run_python", `{"session":"s","code":"import sys, time\nprint('one')\nprint('err', file=sys.stderr)\ntime.sleep(1.5)\nprint('two')"}`},
-		{"run_shell", `{"code":"echo one; echo err >&2; sleep 1.5; echo two"}`},
-		{"run_javascript", `{"session":"s","code":"console.log('one'); console.error('err'); setTimeout(() => console.log('two'), 1500)"}`},
+		{"run_python", `{"code":"import sys, time\nprint('one')\nprint('err', file=sys.stderr)\ntime.sleep(SECONDS)\nprint('two')"}`},
+		{"run_python", `{"session":"s","code":"import sys, time\nprint('one')\nprint('err', file=sys.stderr)\ntime.sleep(SECONDS)\nprint('two')"}`},
+		{"run_shell", `{"code":"echo one; echo err >&2; sleep SECONDS; echo two"}`},
+		{"run_javascript", `{"session":"s","code":"console.log('one'); console.error('err'); setTimeout(() => console.log('two'), 1000 * SECONDS)"}`},
 	} {
-		var mu sync.Mutex
-		heard := map[string]string{}
 		first := ""
-		job := codeJob(toolNamed(t, tt.tool), tt.args)
-		job.Watched, job.Notify = true, func(n sallyport.Notice) {
-			mu.Lock()
-			defer mu.Unlock()
-			if first == "" && n.Stream == "stdout" {
-				first = string(n.Output)
-			}
-			heard[n.Stream] += string(n.Output)
-		}
-		s, err := ask(t, b, job)
-		if err != nil || s.StructuredContent["stdout"] != "one\ntwo\n" || heard["stdout"] != "one\ntwo\n" || heard["stderr"] != "err\n" {
-			t.Errorf("%s %s: %+v, %v, heard %q", tt.tool, tt.args, s, err, heard)
-		}
-		if strings.TrimSpace(first) != "one" {
+		await.Longer(time.Second, func(between time.Duration) bool {
+			first = firstHeard(t, b, tt.tool, strings.ReplaceAll(tt.args, "SECONDS", fmt.Sprint(between.Seconds())))
+			return first == "one"
+		})
+		if first != "one" {
 			t.Errorf("%s %s: told first: %q", tt.tool, tt.args, first)
 		}
 	}
@@ -189,6 +179,29 @@ func TestOutputAsItComes(t *testing.T) {
 	if _, err := ask(t, b, job); err != nil {
 		t.Error(err)
 	}
+}
+
+// firstHeard runs a program that says one, err and two, and returns what was first told
+// of its output.
+func firstHeard(t *testing.T, b *sandbox.Backend, tool, args string) (first string) {
+	t.Helper()
+	var mu sync.Mutex
+	heard := map[string]string{}
+	job := codeJob(toolNamed(t, tool), args)
+	job.Limits.Timeout = 3 * await.Patience
+	job.Watched, job.Notify = true, func(n sallyport.Notice) {
+		mu.Lock()
+		defer mu.Unlock()
+		if first == "" && n.Stream == "stdout" {
+			first = string(n.Output)
+		}
+		heard[n.Stream] += string(n.Output)
+	}
+	s, err := ask(t, b, job)
+	if err != nil || s.StructuredContent["stdout"] != "one\ntwo\n" || heard["stdout"] != "one\ntwo\n" || heard["stderr"] != "err\n" {
+		t.Errorf("%s %s: %+v, %v, heard %q", tool, args, s, err, heard)
+	}
+	return strings.TrimSpace(first)
 }
 
 // What a program leaves in the output folder is content: images by their bytes,

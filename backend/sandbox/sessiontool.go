@@ -42,7 +42,6 @@ func sessionTool() sallyport.Tool {
 				"length":   schema{"type": "integer", "minimum": 1, "maximum": maxPiece, "description": "How many bytes to get at most."},
 				"content":  schema{"type": "string", "maxLength": maxText, "description": "What to put."},
 				"encoding": schema{"type": "string", "enum": []string{"base64"}, "description": "Of content, where it is not text."},
-				"size":     schema{"type": "integer", "minimum": 0, "maximum": 1 << 40, "description": "Of a file that the admin API moves."},
 			},
 		}),
 		Origin:   sallyport.Origin{Backend: "sandbox", Name: sallyport.FilesTool},
@@ -58,7 +57,6 @@ type sessionArgs struct {
 	Job                                      uint32
 	Offset                                   int64
 	Length                                   int64
-	Size                                     *int64
 }
 
 // session does what the tool is asked for.
@@ -161,9 +159,12 @@ func (b *Backend) jobOutput(ctx context.Context, ref *sandboxpb.SessionRef, a se
 		return sallyport.Output{}, over(ctx, err)
 	}
 	piece := r.Output[:min(len(r.Output), maxPiece)]
+	if r.Running || r.Truncated || len(piece) < len(r.Output) { // the rest of a character comes with the next, or never
+		piece = wholeText(piece)
+	}
 	v := map[string]any{
 		"job": a.Job, "running": r.Running, "next": r.Next - int64(len(r.Output)-len(piece)), "truncated": r.Truncated,
-		"more": len(piece) < len(r.Output),
+		"more": len(r.Output) > maxPiece,
 	}
 	v["output"], v["encoding"] = lossless(piece)
 	if v["encoding"] == "" {
@@ -235,23 +236,24 @@ func (b *Backend) get(ctx context.Context, ref *sandboxpb.SessionRef, a sessionA
 			size, done = m.Size, true
 		}
 	}
+	content := piece.Bytes()
+	if text := wholeText(content); len(text) > 0 && a.Offset+n < size && to == &piece { // the next begins where a character does
+		content, n = text, int64(len(text))
+	}
 	v := map[string]any{"path": a.Path, "size": size, "next": a.Offset + n, "more": a.Offset+n < size}
 	if to != &piece {
 		return said(v)
 	}
-	return said(v, artifact("session://"+a.Session+"/", a.Path, piece.Bytes()))
+	return said(v, artifact("session://"+a.Session+"/", a.Path, content))
 }
 
 // put writes a file: what the arguments hold, or what a transfer brings.
 func (b *Backend) put(ctx context.Context, ref *sandboxpb.SessionRef, a sessionArgs, t *sallyport.Transfer) (any, error) {
 	var from io.Reader
-	size := int64(-1)
+	var size int64
 	switch {
 	case t != nil && t.From != nil:
-		from = t.From
-		if a.Size != nil {
-			size = *a.Size
-		}
+		from, size = t.From, t.Size
 	case a.Encoding == "base64":
 		raw, err := base64.StdEncoding.DecodeString(a.Content)
 		if err != nil {

@@ -13,9 +13,9 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/backend/sandbox"
-	"sallyport.dev/sallyport/gvisor/session"
 	"sallyport.dev/sallyport/sandboxd"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/session"
 )
 
 // played is a tier that runs nothing, and remembers what it was asked.
