@@ -17,7 +17,9 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/cgroup"
+	"sallyport.dev/sallyport/tier/child"
 )
 
 // killPatience is how long a killed server may take to be gone.
@@ -165,7 +167,7 @@ func exitOf(state *os.ProcessState) (code int, signal string) {
 		slog.Error("a server has no wait status")
 		return -1, ""
 	case ws.Signaled():
-		return 128 + int(ws.Signal()), unix.SignalName(ws.Signal())
+		return 128 + int(ws.Signal()), tier.SignalName(ws.Signal())
 	default:
 		return ws.ExitStatus(), ""
 	}
@@ -175,7 +177,7 @@ func exitOf(state *os.ProcessState) (code int, signal string) {
 func (p *serverProcess) ended(s serverStatus) {
 	_ = p.stdin.SetWriteDeadline(time.Now()) // ends what is being written
 	p.feeding.Lock()
-	if n := unread(p.stdin); n >= 0 {
+	if n := child.Unread(p.stdin); n >= 0 {
 		read := p.fed - int64(n)
 		s.read = &read
 	}
@@ -191,21 +193,6 @@ func (p *serverProcess) feed(b []byte) {
 	defer p.feeding.Unlock()
 	n, _ := p.stdin.Write(b)
 	p.fed += int64(n)
-}
-
-// unread is how many bytes lie in a pipe, or -1 if that is not known.
-func unread(pipe *os.File) int {
-	n := -1
-	conn, err := pipe.SyscallConn()
-	if err != nil {
-		return n
-	}
-	_ = conn.Control(func(fd uintptr) {
-		if got, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ); err == nil {
-			n = got
-		}
-	})
-	return n
 }
 
 // kill ends it and all that it started. It is idempotent.

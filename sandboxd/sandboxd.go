@@ -18,12 +18,12 @@ import (
 	"google.golang.org/grpc"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/session"
 	"sallyport.dev/sallyport/sandboxd/install"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
 	"sallyport.dev/sallyport/sandboxd/volume"
 	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/cgroup"
+	"sallyport.dev/sallyport/tier/session"
 )
 
 // A Nursery starts third-party servers so that none can outlive the host. (gvisor)

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/gvisor/session"
 	"sallyport.dev/sallyport/sandboxd/sandboxpb"
+	"sallyport.dev/sallyport/tier/session"
 )
 
 // maxName bounds what a gateway calls an owner and a session.

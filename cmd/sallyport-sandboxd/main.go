@@ -21,12 +21,12 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/session"
 	"sallyport.dev/sallyport/image"
 	"sallyport.dev/sallyport/sandboxd"
 	"sallyport.dev/sallyport/sandboxd/volume"
 	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/rundir"
+	"sallyport.dev/sallyport/tier/session"
 	"sallyport.dev/sallyport/tier/stay"
 )
 

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,6 +12,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/gvisor"
+	"sallyport.dev/sallyport/hashed"
 	"sallyport.dev/sallyport/tier"
 )
 
@@ -31,7 +29,7 @@ func (i oneImage) Find(string) (tier.Image, error) { return tier.Image(i), nil }
 func runImage(file string, argv []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	digest, err := digestOf(file)
+	digest, err := hashed.File(file)
 	if err != nil {
 		return err
 	}
@@ -55,15 +53,4 @@ func runImage(file string, argv []string) error {
 	}
 	_, err = os.Stdout.Write(res.Stdout)
 	return err
-}
-
-func digestOf(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/erofs/go-erofs"
 
+	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/sandboxd/install/npx"
 )
 
@@ -21,6 +22,7 @@ type fakeNpm struct {
 	more func(tree string) error
 	args []string
 	env  []string
+	said string
 }
 
 const goodLock = `{"lockfileVersion":3,"packages":{"":{},"node_modules/@a/srv":{"version":"1.2.3","integrity":"sha512-abc"},"node_modules/dep":{"version":"1.0.0","integrity":"sha512-def"},"node_modules/dep/node_modules/in":{"version":"1.0.0","inBundle":true}}}`
@@ -39,7 +41,7 @@ func (f *fakeNpm) run(_ context.Context, _ int, dir string, env, args []string) 
 	if err == nil && f.more != nil {
 		err = f.more(dir)
 	}
-	return []byte("npm says"), err
+	return []byte("npm says" + f.said), err
 }
 
 func newStore(t *testing.T) (*Store, *fakeNpm) {
@@ -153,6 +155,18 @@ func TestInstallRefuses(t *testing.T) {
 		}
 		if left, _ := os.ReadDir(s.Dir); len(left) != 0 {
 			t.Errorf("%s: %v is left", name, left)
+		}
+	}
+}
+
+// A name that the registry does not know is told from a registry that is away.
+func TestMisspeltPackage(t *testing.T) {
+	for said, want := range map[string]string{"": "reaches its registry", "npm error code E404": "name and version are right"} {
+		s, npm := newStore(t)
+		npm.said, npm.more = said, func(string) error { return errors.New("exit status 1") }
+		_, _, err := s.Open("srv", os.Getuid(), command)
+		if e, ok := errors.AsType[*sallyport.Error](err); !ok || e.Code != sallyport.Unavailable || !strings.Contains(e.Hint, want) {
+			t.Errorf("%q: %v", said, err)
 		}
 	}
 }

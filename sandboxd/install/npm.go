@@ -51,6 +51,10 @@ func (s *Store) fetch(ctx context.Context, uid int, work string, c npx.Command) 
 		"install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-progress", "--no-update-notifier", "--omit=dev",
 		"--package-lock=true", "--save-exact", "--global=false", "--loglevel=error", "--", c.Spec,
 	})
+	if err != nil && bytes.Contains(said, []byte("E404")) {
+		return have, refused(sallyport.Unavailable, "see that its name and version are right (npm view "+c.Spec+"), and that the registry of this machine's npm has it",
+			"npm finds no package %q: %s", c.Spec, lastWords(said))
+	}
 	if err != nil {
 		return have, refused(sallyport.Unavailable, "see that npm of this machine reaches its registry (npm view "+c.Name+"); without a network, set `isolation: uid` and a server that is installed already",
 			"the package %q could not be installed: %v: %s", c.Spec, err, lastWords(said))
