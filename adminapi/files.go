@@ -9,11 +9,7 @@ import (
 
 // putFile stores the request's body, of whatever size, in a session of an agent.
 func (s *Server) putFile(c call) (any, error) {
-	args := map[string]any{"action": "put", "path": c.URL.Query().Get("path")}
-	if c.ContentLength >= 0 {
-		args["size"] = c.ContentLength
-	}
-	return s.move(c, args, &sallyport.Transfer{From: c.file})
+	return s.move(c, map[string]any{"action": "put", "path": c.URL.Query().Get("path")}, &sallyport.Transfer{From: c.file, Size: c.ContentLength})
 }
 
 // getFile answers with the content of a file.

@@ -119,9 +119,6 @@ func (s *Server) addServer(c call) (any, error) {
 	if err := c.body(&in); err != nil {
 		return nil, err
 	}
-	if err := checkName("server", in.Name); err != nil {
-		return nil, err
-	}
 	return s.Servers.AddServer(c.Context(), in.Name, in.Config, s.audited(c, "servers add", in.Name, s.letIn(in.Config)))
 }
 

@@ -161,3 +161,10 @@ func (a *App) AdminsCommands() []*cobra.Command {
 	}}
 	return []*cobra.Command{add, list, set, remove}
 }
+
+func first(s []string) string {
+	if len(s) == 0 {
+		return ""
+	}
+	return s[0]
+}

@@ -81,7 +81,12 @@ func ExitCode(err error) int {
 		return ExitPending
 	case sallyport.Unavailable, sallyport.RateLimited, sallyport.InFlight, sallyport.Internal, sallyport.AuthorizationRequired:
 		return ExitUnavailable
-	default: // upstream_error, timeout, outcome_unknown, canceled
+	case sallyport.Canceled:
+		if e.Ticket != "" { // taken back before it ran
+			return ExitDenied
+		}
+		return ExitTool
+	default: // upstream_error, timeout, outcome_unknown
 		return ExitTool
 	}
 }

@@ -14,8 +14,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/adminapi"
+	"sallyport.dev/sallyport/redact/visible"
 )
 
 // API calls the admin API through the socket in the data folder: method and
@@ -126,4 +129,12 @@ func failureOf(status int, body []byte) error {
 	}
 	return &sallyport.Error{Code: f.Code, Step: f.Step, Message: f.Message, Hint: f.Hint, Ticket: f.Ticket, CallID: f.CallID,
 		RetryAfter: time.Duration(f.RetryAfter * float64(time.Second))}
+}
+
+// Did makes a change and says so.
+func (a *App) Did(cmd *cobra.Command, method, path string, in any, done string) error {
+	if err := a.API(cmd.Context(), method, path, in, nil); err != nil {
+		return err
+	}
+	return a.Show(map[string]bool{"ok": true}, func() error { _, err := fmt.Fprintln(a.Out, visible.String(done)); return err })
 }

@@ -85,7 +85,11 @@ func (a *App) lintServers(cmd *cobra.Command) (out []lintProblem) {
 	}
 	for _, t := range list {
 		if t.Status == sallyport.ToolQuarantined {
-			out = append(out, lintProblem{t.Name, lint.Problem{Path: "quarantined", What: t.Reason, Hint: "look at it with `sallyport tools diff " + t.Name + "`, then `tools approve` it, or remove its server"}})
+			hint := "look at it with `sallyport tools diff " + t.Name + "`, then `tools approve` it, or remove its server"
+			if t.Backend == "sandbox" { // of a manifest, which says itself what is meant
+				hint = "correct its manifest, then run `sallyport policy reload`"
+			}
+			out = append(out, lintProblem{t.Name, lint.Problem{Path: "quarantined", What: t.Reason, Hint: hint}})
 		}
 		for _, r := range t.Remarks {
 			out = append(out, lintProblem{t.Name, lint.Problem{Path: "flagged", What: r, Hint: "look at it with `sallyport tools show " + t.Name + "`: is it what you expect of its server?"}})

@@ -28,7 +28,14 @@ func misuse(cmd *cobra.Command, err error) error {
 
 func (m *Misuse) Error() string { return m.Err.Error() }
 func (m *Misuse) Unwrap() error { return m.Err }
-func (m *Misuse) hint() string  { return fmt.Sprintf("`%s --help` says how", m.Command) }
+
+func (m *Misuse) hint() string {
+	hint := fmt.Sprintf("`%s --help` says how", m.Command)
+	if m.Code == ExitSandbox {
+		hint += "; the program and its own flags go after --"
+	}
+	return hint
+}
 
 // Teach makes every command of the tree answer misuse with what was wrong and
 // where to read on. A command that only has commands shows its help.

@@ -36,6 +36,7 @@ func (a *App) sandboxRun() *cobra.Command {
 		Long: "Runs a command of the image in a sandbox and passes its status on: 128+n for a signal, 125 where Sallyport itself failed.\n\n" +
 			"With --tier isolate, FILE is a JavaScript program of this machine (.js, .mjs), with --tier wasm a WASI module (.wasm): it runs by itself, with its arguments, " +
 			"standard input and what --file gives it. With --tier auto, the default, such a file gets that tier, and everything else gvisor, or microvm where gvisor cannot run.",
+		Example:     "  sallyport sandbox run -- python3 -c 'print(6*7)'\n  sallyport sandbox run --tier isolate -- transform.js",
 		Annotations: map[string]string{ownStatus: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c.Argv, c.Timeout = args, timeout.Seconds()

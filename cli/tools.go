@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -107,4 +108,12 @@ func (a *App) showDiff(name string, d adminapi.ToolDiff) error {
 		line("release exactly this: sallyport tools approve %s --digest %s", name, d.Digest)
 	}
 	return nil
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if len(s) > 80 {
+		s = strings.ToValidUTF8(s[:77], "") + "…"
+	}
+	return s
 }

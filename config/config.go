@@ -82,7 +82,7 @@ type Server struct {
 	Limits  ServerLimits   `yaml:"limits"`
 	Idle    time.Duration  `yaml:"idle"` // of any program: without calls for so long, it is stopped until the next one: 0s, never
 
-	Processes string `yaml:"processes"` // of any program, one or each: "", one until it asks a caller something, then each
+	Processes string `yaml:"processes"` // of any program, one or each: each, what it keeps in memory is its caller's
 
 	URL     string            `yaml:"url"`          // streamable HTTP endpoint
 	Headers map[string]string `yaml:"headers,text"` // sent with each request: none; may hold ${secret:NAME}
@@ -102,8 +102,8 @@ type Server struct {
 
 // How many processes a program is, where it is said.
 const (
-	ProcessesOne  = "one"  // whatever it does
-	ProcessesEach = "each" // one for each caller, from the start
+	ProcessesEach = "each" // one for each caller
+	ProcessesOne  = "one"  // which all callers share
 )
 
 // A Root is a folder of the host that a server sees, at the same path.

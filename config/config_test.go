@@ -113,7 +113,7 @@ telemetry: {endpoint: "http://127.0.0.1:4318", sample: 0, metrics: false, log: d
 }
 
 func TestStarterIsDefault(t *testing.T) {
-	c, err := config.Parse(file, []byte(config.Starter()))
+	c, err := config.Parse(file, []byte(config.Starter(config.Default().Store)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestStarterIsDefault(t *testing.T) {
 	}
 	// The examples work too once the # is taken away.
 	var b strings.Builder
-	for line := range strings.Lines(config.Starter()) {
+	for line := range strings.Lines(config.Starter(config.Default().Store)) {
 		if l, ok := strings.CutPrefix(line, "# "); ok && (strings.HasPrefix(l, "  ") || exampleKey(l)) {
 			line = l
 		}
@@ -222,7 +222,7 @@ func TestSize(t *testing.T) {
 // panic, never both.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
-		config.Starter(), "a: [", "servers: {a: {command: x, env: {A: \"\\u00fc\"}}}", "? a\n: b", "&a [*a]", "{a: {b: {c: {}}}}", "listen: |\n  x", "- - -", "!!x y", "%YAML 1.2\n---\nlisten: a:1", "\"a\\", "<<: x",
+		config.Starter(config.Default().Store), "a: [", "servers: {a: {command: x, env: {A: \"\\u00fc\"}}}", "? a\n: b", "&a [*a]", "{a: {b: {c: {}}}}", "listen: |\n  x", "- - -", "!!x y", "%YAML 1.2\n---\nlisten: a:1", "\"a\\", "<<: x",
 	} {
 		f.Add([]byte(s))
 	}

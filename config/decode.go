@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"sallyport.dev/sallyport/spelling"
 )
 
 // A decoder fills a struct from a YAML tree. It knows no conversions: a string
@@ -148,7 +150,7 @@ func (d *decoder) record(n ast.Node, v reflect.Value, path string) {
 		f, ok := fields[key]
 		if !ok {
 			hint := "the keys here are " + strings.Join(names, ", ")
-			if c := closest(key, names); c != "" {
+			if c := spelling.Closest(key, names); c != "" {
 				hint = "did you mean " + c + "? " + hint
 			}
 			d.fail(at(p.Key.GetToken()), hint, "unknown key %q", join(path, key))

@@ -61,38 +61,3 @@ func (p problem) err(file string) error {
 	}
 	return &sallyport.Error{Code: sallyport.Invalid, Step: step, Message: message, Hint: p.hint}
 }
-
-// closest returns the known word that was probably meant, or "".
-func closest(word string, known []string) string {
-	best, least := "", max(2, len(word)/3)+1
-	for _, k := range known {
-		if d := distance(word, k); d < least && d < len(k) {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// distance is Levenshtein's, between short words.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := last
-			if a[i] != b[j] {
-				cost++
-			}
-			last = row[j+1]
-			row[j+1] = min(cost, row[j]+1, last+1)
-		}
-	}
-	return row[len(b)]
-}

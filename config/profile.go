@@ -16,6 +16,7 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/catalog/profile"
 	"sallyport.dev/sallyport/redact/lookalike"
+	"sallyport.dev/sallyport/spelling"
 )
 
 // DefaultSearchAbove is how many tools of servers are listed before searching
@@ -123,7 +124,7 @@ func (d *decoder) profiles(c *Config) {
 				return
 			}
 			hint := "add it under servers, or take it out here; servers kept in the database are named by tools: [NAME__*]"
-			if near := closest(server, servers); near != "" {
+			if near := spelling.Closest(server, servers); near != "" {
 				hint = "did you mean " + near + "?"
 			}
 			d.fail(d.places[key], hint, "%s: there is no server %q", key, server)

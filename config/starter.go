@@ -11,12 +11,9 @@ import (
 //go:embed starter.yaml
 var starter string
 
-// Starter returns a commented sallyport.yaml. It works as it is and says the
-// same as Default.
-func Starter() string { return starter }
-
-// StarterWith is Starter with another store.
-func StarterWith(store string) string {
+// Starter returns a commented sallyport.yaml for a store. It works as it is, and with
+// the store of Default says the same as Default.
+func Starter(store string) string {
 	if store == Default().Store {
 		return starter
 	}

@@ -27,7 +27,7 @@ func TestStorePassword(t *testing.T) {
 		{"postgres://app@db/d?passfile=p", 0o644, true},
 		{"sqlite", 0o644, true},
 	} {
-		if err := os.WriteFile(path, []byte(config.StarterWith(tt.url)), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(config.Starter(tt.url)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(path, tt.mode); err != nil {

@@ -52,7 +52,7 @@ func (a app) add() *cobra.Command {
 	var n addition
 	cmd := &cobra.Command{
 		Use: "add NAME [--url URL | --openapi FILE|URL | -- COMMAND [ARG…]]", Short: "Add an upstream server",
-		Example: "  sallyport servers add files -- npx -y @modelcontextprotocol/server-filesystem /srv/files\n" +
+		Example: "  sallyport servers add files --root /srv/files -- npx -y @modelcontextprotocol/server-filesystem /srv/files\n" +
 			"  sallyport servers add crm --url https://crm.example/mcp --header 'Authorization=Bearer ${secret:crm}'\n" +
 			"  sallyport servers add pets --openapi petstore.yaml --base https://api.example/v1 --secret api_key=pets",
 		Args: cobra.MinimumNArgs(1),
@@ -112,7 +112,8 @@ func (n *addition) describe(config map[string]any, argv []string) error {
 		for _, kv := range list {
 			k, v, ok := strings.Cut(kv, "=")
 			if !ok || k == "" {
-				return fmt.Errorf("%q is not NAME=VALUE", kv)
+				k, _, _ = strings.Cut(kv, ":") // what follows may be a secret
+				return fmt.Errorf("%.16q is not NAME=VALUE", k)
 			}
 			m[k] = v
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -148,8 +147,11 @@ func (e *entry) local(command string) {
 	if e.text("envFile") != "" {
 		e.refuse("put its variables into env", "envFile is not read: what is in it would have to be moved to the secret store unseen")
 	}
-	if len(args) > 1 && filepath.Base(command) == "cmd" && strings.EqualFold(args[0], "/c") { // how Windows starts npx
+	if len(args) > 1 && program(command) == "cmd" && strings.EqualFold(args[0], "/c") { // how Windows starts npx
 		command, args = args[1], args[2:]
+	}
+	if program(command) == "npx" { // wherever it is on the machine that the file is from
+		command = "npx"
 	}
 	if e.s.Problem == "" && e.bridged(command, args) {
 		return
@@ -162,6 +164,13 @@ func (e *entry) local(command string) {
 	if e.s.Problem == "" {
 		e.secretArgs()
 	}
+}
+
+// program is the name of a program without its folder, and without what Windows puts
+// behind it.
+func program(command string) string {
+	name := strings.ToLower(command[strings.LastIndexAny(command, `/\`)+1:])
+	return strings.TrimSuffix(strings.TrimSuffix(name, ".exe"), ".cmd")
 }
 
 func (e *entry) remote(link string) {
@@ -313,7 +322,7 @@ func secretIn(server, name string) string {
 // gateway does itself.
 func (e *entry) bridged(command string, args []string) bool {
 	i := slices.IndexFunc(args, func(a string) bool { return a == "mcp-remote" || strings.HasPrefix(a, "mcp-remote@") })
-	if i < 0 || filepath.Base(command) != "npx" {
+	if i < 0 || command != "npx" {
 		return false
 	}
 	link, headers, left := "", map[string]json.RawMessage{}, []string(nil)

@@ -37,6 +37,8 @@ const claude = `{
     "remote": {"type": "http", "url": "https://mcp.example/mcp", "headers": {"Authorization": "Bearer ${GH}", "X-Region": "${REGION:-us}", "Accept": "application/json"}},
     "bridge": {"command": "npx", "args": ["mcp-remote@0.1.0", "https://sse.example/sse", "--header", "Authorization:${AUTH}"], "env": {"AUTH": "Bearer sk-0123456789abcdefghij"}},
     "windows": {"command": "cmd", "args": ["/c", "npx", "-y", "memory@2.0.0"], "disabled": true},
+    "windows-too": {"command": "C:\\Windows\\System32\\cmd.exe", "args": ["/C", "npx.cmd", "-y", "memory@2.0.0"]},
+    "elsewhere": {"command": "/Users/me/.nvm/versions/node/v22.0.0/bin/npx", "args": ["-y", "memory@2.0.0"]},
     "long": {"command": "${BUILD}/x", "args": ["/tmp/TestScripts0123456789/001/definition.json", "123e4567-e89b-12d3-a456-426614174000"]},
     "drawn": {"command": "x", "args": ["q8f72hd91kdl20fjd83hfks9"]},
     "none": {}, "both": {"command": "x", "url": "https://a.example/"}, "ws": {"type": "websocket", "url": "wss://a.example/"},
@@ -61,8 +63,9 @@ func TestClaude(t *testing.T) {
 		"remote":  {URL: "https://mcp.example/mcp", Headers: map[string]string{"Authorization": "Bearer ${secret:remote.Authorization}", "X-Region": "eu-central", "Accept": "application/json"}},
 		"bridge":  {URL: "https://sse.example/sse", Headers: map[string]string{"Authorization": "Bearer ${secret:bridge.Authorization}"}},
 		"long":    {Command: "/tmp/build-0123456789abcdef0123/bin/x", Args: []string{"/tmp/TestScripts0123456789/001/definition.json", "123e4567-e89b-12d3-a456-426614174000"}},
-		"windows": {Command: "npx", Args: []string{"-y", "memory@2.0.0"}},
-		"asks":    {Command: "x", Env: map[string]string{"API_KEY": "${secret:asks.API_KEY}", "EMPTY": ""}},
+		"windows": {Command: "npx", Args: []string{"-y", "memory@2.0.0"}}, "windows-too": {Command: "npx", Args: []string{"-y", "memory@2.0.0"}},
+		"elsewhere": {Command: "npx", Args: []string{"-y", "memory@2.0.0"}},
+		"asks":      {Command: "x", Env: map[string]string{"API_KEY": "${secret:asks.API_KEY}", "EMPTY": ""}},
 	} {
 		s := got[name]
 		a, _ := json.Marshal(s.Config)

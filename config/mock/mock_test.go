@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sallyport.dev/sallyport"
+	"sallyport.dev/sallyport/test/proc"
 )
 
 func TestMockAnswers(t *testing.T) {
@@ -20,17 +21,7 @@ func TestMockAnswers(t *testing.T) {
 		t.Skip("there is no python3 on this machine; the script import runs it in a sandbox")
 	}
 	cmd := exec.CommandContext(t.Context(), python, argv[1:]...)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := proc.Start(t, cmd)
 	lines := bufio.NewScanner(out)
 	for _, step := range []struct{ send, want string }{
 		{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`, `"protocolVersion": "2025-06-18"`},
