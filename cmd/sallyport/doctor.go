@@ -160,7 +160,7 @@ func ages(ctx context.Context) (all []finding) {
 		return []finding{{What: "versions", Said: err.Error()}}
 	}
 	for _, r := range rows {
-		all = append(all, finding{What: r.What, OK: true, Said: r.Said, Hint: r.Hint})
+		all = append(all, finding{What: r.What, OK: true, Said: r.Said, Hint: r.Hint, Lacking: r.Lacking})
 	}
 	return all
 }

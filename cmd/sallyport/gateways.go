@@ -20,6 +20,7 @@ import (
 	"sallyport.dev/sallyport/gateway"
 	"sallyport.dev/sallyport/gateway/outbound"
 	"sallyport.dev/sallyport/limit"
+	"sallyport.dev/sallyport/limit/bulk"
 	together "sallyport.dev/sallyport/limit/tenant"
 	"sallyport.dev/sallyport/pause"
 	"sallyport.dev/sallyport/saga"
@@ -45,6 +46,7 @@ func (h *house) gateways(ctx context.Context, db *relational.Store, journal *aud
 		inspector = h.redact
 	}
 	backends := map[string]sallyport.Backend{"sandbox": h.sandbox, "upstream": h.upstream, openapi.Key: h.apis}
+	room := bulk.New(largeAnswers)
 	build := func(who gateway.Authenticator, policies gateway.Authorizer, plans gateway.Plans) *gateway.Gateway {
 		return &gateway.Gateway{
 			Authenticator: who,
@@ -66,6 +68,7 @@ func (h *house) gateways(ctx context.Context, db *relational.Store, journal *aud
 			Estimator:     h.risk,
 			Library:       h.library,
 			Held:          h.held,
+			Room:          room,
 			Limits:        settings.Clocks(cfg),
 			Sandbox:       cfg.Sandbox.Limits.Limits(),
 			Image:         h.sandbox.Image(),
@@ -97,13 +100,8 @@ func (h *house) limiter(ctx context.Context, db *relational.Store, log *slog.Log
 	if !bounds.Any() {
 		return each
 	}
-	all, done := together.New(each, db, bounds, log), make(chan struct{})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
-		defer close(done)
-		all.Run(ctx)
-	}()
-	h.closers = append([]func() error{func() error { cancel(); <-done; return nil }}, h.closers...)
+	all := together.New(each, db, bounds, log)
+	h.alongside(context.WithoutCancel(ctx), all.Run)
 	return all
 }
 
@@ -113,19 +111,26 @@ func (h *house) plans() (*plan.Book, error) {
 	return h.book, h.book.Load(h.config.Sagas.Plans)
 }
 
-// drive runs the sagas until ctx ends; close waits for that, before anything
-// that a step could need is closed.
+// drive runs the sagas until ctx ends.
 func (h *house) drive(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	h.alongside(ctx, func(ctx context.Context) {
 		for !h.warm.Load() {
 			if !pause.For(ctx, 20*time.Millisecond) {
 				return
 			}
 		}
 		h.sagas.Run(ctx)
+	})
+}
+
+// alongside has run go on until ctx ends, or the house closes, which waits for its end
+// before anything is closed that it could need.
+func (h *house) alongside(ctx context.Context, run func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run(ctx)
 	}()
 	h.closers = append([]func() error{func() error { cancel(); <-done; return nil }}, h.closers...)
 }

@@ -22,6 +22,7 @@ import (
 	"sallyport.dev/sallyport/backend/sandbox"
 	"sallyport.dev/sallyport/backend/upstream"
 	"sallyport.dev/sallyport/backend/upstream/authz"
+	"sallyport.dev/sallyport/backend/upstream/web"
 	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/catalog/library"
 	"sallyport.dev/sallyport/catalog/profile"
@@ -252,7 +253,7 @@ func (h *house) tools(ctx context.Context, db *relational.Store, vault *secret.V
 	if err != nil {
 		return err
 	}
-	h.servers.Authz = desk.Authorise(front.External(h.config, h.base), way, upstream.Transport(toServers), db, h.box, func(s string, id authz.Identity) { h.servers.LoggedIn(s, id) }, log)
+	h.servers.Authz = desk.Authorise(front.External(h.config, h.base), way, web.Transport(toServers), db, h.box, func(s string, id authz.Identity) { h.servers.LoggedIn(s, id) }, log)
 	h.apis = openapi.New(openapi.Options{Dial: dial, Secrets: h.servers.Resolve, OnListing: h.servers.ListedAPI(log), Log: log, Version: released()})
 	h.servers.Backend, h.servers.APIs = h.upstream, h.apis
 	// Upstreams end before the sandbox host that runs them.
@@ -311,7 +312,7 @@ func (h *house) doors(a *program, db *relational.Store, vault *secret.Vault, tic
 	hub := stream.NewHub(h.gateway, h.upstream.Unfollow)
 	h.changes.Store(hub)
 	h.door, err = mcpserver.New(mcpserver.Options{
-		Gateway: h.gateway, Held: h.held, Later: h.gateway, TasksKept: h.config.Idempotency.Retention, Hub: hub, Reaches: func() []string { return append(h.upstream.Reaches(), h.instance) }, Down: h.servers.Down, BaseURL: h.base, Resource: front.Resource(h.config, h.base), AuthorizationServers: []string{front.External(h.config, h.base)}, Log: log, Version: released(), Hosts: h.hosts(),
+		Gateway: h.gateway, Held: h.held, Later: h.gateway, TaskCode: vault.Fingerprint, TasksKept: h.config.Idempotency.Retention, Hub: hub, Reaches: func() []string { return append(h.upstream.Reaches(), h.instance) }, Down: h.servers.Down, BaseURL: h.base, Resource: front.Resource(h.config, h.base), AuthorizationServers: []string{front.External(h.config, h.base)}, Log: log, Version: released(), Hosts: h.hosts(),
 		MaxBody: int64(h.config.Limits.Body), ApprovalWait: h.config.Approvals.Wait,
 		Profile: func(name string) bool { _, ok := h.config.Profiles[name]; return ok },
 	})
@@ -332,7 +333,7 @@ func (h *house) doors(a *program, db *relational.Store, vault *secret.Vault, tic
 		Tools:        desk.Tools{Tenant: tenant, Catalog: h.catalog, Library: h.library, Store: db},
 		Servers:      h.servers,
 		ServerLogins: h.servers,
-		Secrets:      desk.Secrets{Tenant: tenant, Vault: vault, Values: h.stored},
+		Secrets:      desk.Secrets{Tenant: tenant, Vault: vault, Values: h.stored, Changed: h.upstream.Renew},
 		Audit:        desk.Audit{Tenant: tenant, Store: db},
 		Sandbox:      h.sandbox,
 		Status:       h.status, Policies: h.reload, Mask: h.redact.JSON, Tenant: tenant, Log: log,
@@ -367,11 +368,12 @@ func prune(ctx context.Context, db *relational.Store, retention time.Duration, l
 
 // warmUp readies what is slow the first time; until then /readyz says no.
 func (h *house) warmUp(ctx context.Context, log *slog.Logger) {
-	if err := errors.Join(h.risk.Warm(ctx), h.redact.Warm()); err != nil {
+	switch err := errors.Join(h.risk.Warm(ctx), h.redact.Warm()); {
+	case err == nil:
+		h.warm.Store(true)
+	case ctx.Err() == nil:
 		log.Error("warming up", "err", err)
-		return
 	}
-	h.warm.Store(true)
 }
 
 func (h *house) close() error {

@@ -122,7 +122,7 @@ func initialise(ctx context.Context, data, store string) (m made, err error) {
 		}
 	}
 	m.Config = filepath.Join(data, "sallyport.yaml")
-	if err := os.WriteFile(m.Config, []byte(config.StarterWith(store)), 0o640); err != nil {
+	if err := os.WriteFile(m.Config, []byte(config.Starter(store)), 0o640); err != nil {
 		return m, err
 	}
 	if _, err := cedar.WriteStarter(filepath.Join(data, "policies")); err != nil {

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -146,17 +145,13 @@ func lock(data string) (*os.File, error) {
 	return f, nil
 }
 
-// gcPercent trades memory for time: the gateway's live heap is a few tens of
-// MiB, which at Go's default of 100 is collected many times a second.
-const gcPercent = 400
-
 // serve is the gateway itself, without privileges.
 func (a *program) serve(ctx context.Context, f serveFlags) error {
 	if _, err := ownerOf(a.Data); err != nil {
 		return err
 	}
 	unix.Umask(0o077)
-	debug.SetGCPercent(gcPercent)
+	collect(ctx)
 	a.Err = outsideWriter{a.Err}
 	held, err := lock(a.Data)
 	if err != nil {
@@ -172,11 +167,15 @@ func (a *program) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: level}))
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	h, err := a.house(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.listen(ctx, h, f, log), h.close())
+	err = a.listen(ctx, h, f, log)
+	end() // what goes on beside the calls does not complain of what is closed
+	return errors.Join(err, h.close())
 }
 
 // listen serves both doors until ctx ends, then lets calls finish.
@@ -191,7 +190,7 @@ func (a *program) listen(ctx context.Context, h *house, f serveFlags, log *slog.
 		tcp.Close()
 		return err
 	}
-	agents := &http.Server{Handler: h.public(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	agents := &http.Server{Handler: h.public(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	admins := &http.Server{Handler: h.admin, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	ended := make(chan error, 2)
 	go func() { ended <- agents.Serve(tcp) }()

@@ -21,7 +21,7 @@ func unbuilt(c *config.Config) error {
 		{"data", c.Data != "", "use --data or $SALLYPORT_DATA"},
 		{"secrets.keys", c.Secrets.Keys != "", "keys are in the data folder"},
 		{"sandbox.host", c.Sandbox.Host != "" && !filepath.IsAbs(c.Sandbox.Host), "name the unix socket of a sandbox host on this machine"},
-		{"telemetry.endpoint", c.Telemetry.Endpoint != "", "the log on standard error is all there is"},
+		{"telemetry.endpoint", c.Telemetry.Endpoint != "", "there are counts at /metrics and a log on standard error, no traces"},
 		{"telemetry.sample", c.Telemetry.Sample != 1, "no call is traced"},
 	}
 	var names, hints []string

@@ -24,7 +24,7 @@ func TestSettingsThatDoNothingAreRefused(t *testing.T) {
 		"telemetry: {sample: 0.5}":                                            "telemetry.sample",
 		"servers: {a: {command: /bin/true, egress: ['api.example:443']}}":     "",
 		"servers: {a: {command: /bin/true}}\nsandbox: {host: /run/host.sock}": "",
-		config.Starter():                                                      "",
+		config.Starter(config.Default().Store):                                "",
 	} {
 		c, err := config.Parse(file, []byte(text))
 		if err != nil {

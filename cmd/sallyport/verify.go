@@ -21,7 +21,7 @@ func (a *program) verifyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "verify", Short: "Check that the record, the pins and the images are what they were, and the policies whole; works offline", Args: cobra.NoArgs,
 		Long: "Check the record as `sallyport audit verify` does, each pinned definition against its digest, the keys, each agent against the record, each image that is used against " +
-			"the name of its bytes, and that policies and manifests can be read. Says what it looked at. Ends with 1 if something is not as it was.",
+			"the name of its bytes, each module against its manifest, and that policies and manifests can be read. Says what it looked at. Ends with 1 if something is not as it was.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := a.verifyAll(cmd.Context())
 			if err != nil {
@@ -66,6 +66,11 @@ func (a *program) verifyAll(ctx context.Context) ([]finding, error) {
 	}
 	c.add("policies", wrong, cfg.Policies)
 	manifests, wrong := catalog.LoadManifests(cfg.Tools)
+	for _, m := range manifests {
+		if m.Module.Changed != "" {
+			wrong = errors.Join(wrong, errors.New(m.Module.Changed))
+		}
+	}
 	c.add("tools", wrong, fmt.Sprintf("%s, manifests: %d", cfg.Tools, len(manifests)))
 	names := append([]string{cmp.Or(cfg.Sandbox.Image, image.DefaultName)}, cfg.Sandbox.Images...)
 	for _, m := range manifests {

@@ -2,16 +2,13 @@ package main
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
-	"os"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
+	"sallyport.dev/sallyport/hashed"
 	"sallyport.dev/sallyport/redact/visible"
 )
 
@@ -54,15 +51,4 @@ func (a *program) versionCommand() *cobra.Command {
 
 // ownDigest is the SHA-256 of this program's file: builds are reproducible, so it says
 // which one this is where no release does.
-func ownDigest() (string, error) {
-	f, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
+func ownDigest() (string, error) { return hashed.File("/proc/self/exe") }

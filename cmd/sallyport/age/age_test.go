@@ -43,11 +43,11 @@ func TestAges(t *testing.T) {
 		{Qemu, "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\nCopyright", "QEMU 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3), not behind 7.2.22 of 2025-12-16", false},
 		{Qemu, "QEMU emulator version 7.2.15 (Debian 1:7.2+dfsg-7+deb12u12)\n", "7 releases behind 7.2.22 of 2025-12-16", true},
 		{Qemu, "QEMU emulator version 10.0.2\n", "QEMU 10.0.2: no release of this series", false},
-		{Qemu, "", "none here", true},
+		{Qemu, "", "not installed", true},
 		{Qemu, "does not say: signal: killed", "unknown version", false},
 		{Firecracker, "Firecracker v1.16.1\n", "not behind 1.16.1 of 2026-06-24, the newest of its series known when this was built (this build was not run against Firecracker)", false},
 		{Firecracker, "Firecracker v1.16.0\n", "1 releases behind 1.16.1 of 2026-06-24 (this build was not run against Firecracker)", true},
-		{Firecracker, "", "none here; 1.16.1 of 2026-06-24 is known (this build was not run against Firecracker)", false},
+		{Firecracker, "", "not installed, and not needed: microVMs run in QEMU; it would be 1.16.1 of 2026-06-24 (this build was not run against Firecracker)", false},
 		{Firecracker, "\x1b[2J", "of an unknown version (this", false},
 		{Kernel, "weird", "no release of this series", false},
 	} {
@@ -65,7 +65,7 @@ func TestGuestKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	cache := t.TempDir()
-	if all := guestKernels(cache, known); len(all) != 1 || !strings.Contains(all[0].Said, "none in the cache") || all[0].Hint == "" {
+	if all := guestKernels(cache, known); len(all) != 1 || !all[0].Lacking || !strings.Contains(all[0].Said, "not in the cache") || all[0].Hint == "" {
 		t.Error(all)
 	}
 	sum := strings.Repeat("0a", 32)

@@ -17,7 +17,10 @@ import (
 )
 
 // A Row is what one thing that sandboxes stand on is, and what to do about it.
-type Row struct{ What, Said, Hint string }
+type Row struct {
+	What, Said, Hint string
+	Lacking          bool // it is not installed, and need not be
+}
 
 // Found tells how old all of them are. programs is the folder of our programs, cache
 // that with guest kernels.
@@ -29,21 +32,26 @@ func Found(ctx context.Context, programs, cache string) ([]Row, error) {
 
 	said, hint := Gvisor(gvisor.RuntimeVersion(filepath.Join(programs, gvisor.RuntimeProgram)), known)
 	all := []Row{
-		{"gvisor version", said, hint},
-		{"wazero version", wasm.RuntimeVersion(filepath.Join(programs, wasm.Program)) + ", which runs WASI modules", ""},
-		{"workerd version", workerd.Version + ", which runs V8 isolates", ""},
+		{What: "gvisor version", Said: said, Hint: hint},
+		{What: "wazero version", Said: wasm.RuntimeVersion(filepath.Join(programs, wasm.Program)) + ", which runs WASI modules"},
 	}
+	isolates := Row{What: "workerd version", Said: workerd.Version + ", which runs V8 isolates"}
 	if _, err := os.Stat(workerd.Path(cache)); err != nil {
-		all[2].Said, all[2].Hint = "none here: V8 isolates need "+workerd.Version, "`make build` fetches it where npm is"
+		isolates = Row{What: isolates.What, Said: "not installed: V8 isolates need workerd " + workerd.Version, Hint: "`make build` fetches it where npm is", Lacking: true}
 	}
+	all = append(all, isolates)
 	if b, err := os.ReadFile("/proc/version"); err == nil {
 		said, hint := Kernel(KernelOf(string(b)), known)
-		all = append(all, Row{"kernel version", said, hint})
+		all = append(all, Row{What: "kernel version", Said: said, Hint: hint})
 	}
-	said, hint = Qemu(version(ctx, "qemu-system-x86_64"), known)
-	all = append(all, Row{"qemu version", said, hint})
-	said, hint = Firecracker(version(ctx, "firecracker"), known)
-	all = append(all, Row{"firecracker", said, hint})
+	for _, p := range []struct {
+		what, program string
+		age           func(said string, known []Release) (row, hint string)
+	}{{"qemu version", "qemu-system-x86_64", Qemu}, {"firecracker", "firecracker", Firecracker}} {
+		own := version(ctx, p.program)
+		said, hint := p.age(own, known)
+		all = append(all, Row{What: p.what, Said: said, Hint: hint, Lacking: own == ""})
+	}
 	return append(all, guestKernels(cache, known)...), nil
 }
 
@@ -68,7 +76,7 @@ var (
 // Qemu tells how far the QEMU that says this of itself is behind.
 func Qemu(said string, known []Release) (row, hint string) {
 	if said == "" {
-		return "none here: microVMs need it, or Firecracker", "apt-get install --no-install-recommends qemu-system-x86"
+		return "not installed: microVMs need it, or Firecracker", "apt-get install --no-install-recommends qemu-system-x86"
 	}
 	m := qemuLine.FindStringSubmatch(said)
 	if m == nil {
@@ -85,10 +93,10 @@ func Firecracker(said string, known []Release) (row, hint string) {
 	m := firecrackerLine.FindStringSubmatch(said)
 	switch {
 	case said == "":
-		row = "none here"
+		row = "not installed, and not needed: microVMs run in QEMU"
 		for _, r := range known {
 			if r.component == "firecracker" {
-				row += "; " + r.String() + " is known"
+				row += "; it would be " + r.String()
 			}
 		}
 	case m == nil:
@@ -108,14 +116,14 @@ func guestKernels(cache string, known []Release) (all []Row) {
 			continue
 		}
 		if err != nil {
-			all = append(all, Row{"guest kernel", k.name + ": its description cannot be read", k.again})
+			all = append(all, Row{What: "guest kernel", Said: k.name + ": its description cannot be read", Hint: k.again})
 			continue
 		}
 		said, hint := against("linux", k.name+": Linux "+has.Package.Version, has.Package.Version, known, k.again)
-		all = append(all, Row{"guest kernel", said, hint})
+		all = append(all, Row{What: "guest kernel", Said: said, Hint: hint})
 	}
 	if len(all) == 0 {
-		all = []Row{{"guest kernel", "none in the cache: microVMs need one", "`make build` fetches Debian's"}}
+		all = []Row{{What: "guest kernel", Said: "not in the cache: microVMs need one", Hint: "`make build` fetches Debian's", Lacking: true}}
 	}
 	return all
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"sallyport.dev/sallyport/adminapi"
 	"sallyport.dev/sallyport/backend/openapi"
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/backend/upstream/given"
 	"sallyport.dev/sallyport/catalog"
 	"sallyport.dev/sallyport/catalog/library"
 	"sallyport.dev/sallyport/cli"
@@ -153,38 +153,25 @@ func (d *Servers) run(ctx context.Context, name string, s config.Server, text st
 		return d.runAPI(ctx, name, s, text)
 	}
 	c := upstream.Config{
-		Name: name, URL: s.URL, Isolation: s.Isolation, MaxMessage: int(s.MaxLine), Header: http.Header{}, Argv: argvOf(s),
+		Name: name, URL: s.URL, Isolation: s.Isolation, MaxMessage: int(s.MaxLine), Argv: argvOf(s),
 		Calls: s.Calls, Queue: s.Queue, Wait: s.Wait, Idle: s.Idle, Processes: upstream.Processes(s.Processes),
 	}
-	var used []string
-	resolve := func(v string) (string, error) {
-		used = append(used, config.References(v)...)
-		return d.Resolve(ctx, v)
-	}
-	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
-		v, err := resolve(s.Env[k])
-		if err != nil {
-			return err
-		}
-		c.Env = append(c.Env, k+"="+v)
-	}
-	for k, v := range s.Headers {
-		v, err := resolve(v)
-		if err != nil {
-			return err
-		}
-		c.Header.Set(k, v)
+	v, used, err := d.give(ctx, s)
+	if err != nil {
+		return err
 	}
 	if s.Isolation == config.IsolationGVisor {
 		c.Confinement = s.Confinement()
-		for i := range c.Confinement.Inject {
-			v := &c.Confinement.Inject[i]
-			plain, err := resolve("${secret:" + v.Name + "}")
-			if err != nil {
-				return err
-			}
-			v.Value = []byte(plain)
+	}
+	if c.Env, c.Header, c.Confinement.Inject = v.Env, v.Header, v.Inject; len(used) > 0 {
+		c.Given = func(ctx context.Context) (given.Values, error) {
+			v, _, err := d.give(ctx, s)
+			return v, err
 		}
+	}
+	resolve := func(v string) (string, error) {
+		used = append(used, config.References(v)...)
+		return d.Resolve(ctx, v)
 	}
 	if err := d.authorise(ctx, name, s, &c, resolve); err != nil {
 		return err
@@ -242,6 +229,9 @@ func (d *Servers) settle(ctx context.Context, name string) (adminapi.ServerStatu
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			if upstream.State(s.State) == upstream.StateReady {
+				s.Warnings = append(s.Warnings, "it has not told yet which tools it has")
+			}
 			return s, nil
 		}
 	}
@@ -357,7 +347,7 @@ func (d *Servers) ServerStatus(ctx context.Context) ([]adminapi.ServerStatus, er
 		}
 		out = append(out, adminapi.ServerStatus{
 			Name: s.Name, State: string(s.State), Era: s.Era, Version: s.Version, Isolation: s.Isolation, Source: d.source(s.Name),
-			Reaches: c.Egress, Sees: rootsOf(c), Command: commandOf(c), URL: c.URL, Tools: s.Tools, Restarts: s.Restarts, Error: s.Error, Warnings: warnings,
+			Reaches: c.Egress, Sees: rootsOf(c), Command: commandOf(c), URL: c.URL, Tools: s.Tools, Restarts: s.Restarts, Error: trouble(s, c), Warnings: warnings,
 			Stderr: strings.Join(s.Stderr, "\n"), Circuit: string(s.Circuit), Opened: s.Opened, OAuth: held,
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 
 	"sallyport.dev/sallyport"
@@ -91,16 +92,35 @@ func (p Pins) GetPin(ctx context.Context, server, tool string) (catalog.Pin, err
 	if sum := sha256.Sum256(pin.Definition); err == nil && hex.EncodeToString(sum[:]) != pin.Digest {
 		return catalog.Pin{}, &sallyport.Error{Code: sallyport.Unavailable, Message: fmt.Sprintf("the pin of tool %.64q of server %.64q was altered", tool, server)}
 	}
-	return catalog.Pin{Definition: pin.Definition, Version: pin.Version, Accepted: pin.Accepted}, err
+	return catalog.Pin{Definition: pin.Definition, Version: pin.Version, Accepted: pin.Accepted, Endpoint: pin.Endpoint}, err
 }
 
-// PutPin pins a definition.
-func (p Pins) PutPin(ctx context.Context, server, tool string, what catalog.Pin) error {
-	e, err := audit.AdminEntry(p.Tenant, sallyport.Change{Action: "tools pin", By: "system", Target: server + "/" + tool})
-	if err != nil {
-		return err
+// atOnce is how many pins go into one transaction, and one entry of the record.
+const atOnce = 200
+
+// PutPins pins definitions.
+func (p Pins) PutPins(ctx context.Context, server string, pins map[string]catalog.Pin) error {
+	for tools := range slices.Chunk(slices.Sorted(maps.Keys(pins)), atOnce) {
+		c := sallyport.Change{Action: "tools pin", By: "system", Target: server + "/" + tools[0]}
+		if len(tools) > 1 {
+			c.Target, c.Detail = server, map[string]any{"tools": tools}
+		}
+		e, err := audit.AdminEntry(p.Tenant, c)
+		if err != nil {
+			return err
+		}
+		list := make([]store.Pin, 0, len(tools))
+		for _, tool := range tools {
+			what := pins[tool]
+			sum := sha256.Sum256(what.Definition)
+			list = append(list, store.Pin{
+				Tenant: p.Tenant, Server: server, Name: tool, Definition: what.Definition, Version: what.Version, Accepted: what.Accepted, Endpoint: what.Endpoint,
+				Digest: hex.EncodeToString(sum[:]), Status: string(sallyport.ToolActive),
+			})
+		}
+		if err := p.Store.PutPins(ctx, list, e); err != nil {
+			return err
+		}
 	}
-	sum := sha256.Sum256(what.Definition)
-	pin := store.Pin{Tenant: p.Tenant, Server: server, Name: tool, Definition: what.Definition, Version: what.Version, Accepted: what.Accepted, Digest: hex.EncodeToString(sum[:]), Status: string(sallyport.ToolActive)}
-	return p.Store.PutPins(ctx, []store.Pin{pin}, e)
+	return nil
 }

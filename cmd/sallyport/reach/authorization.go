@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport"
-	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/backend/upstream/web"
 	"sallyport.dev/sallyport/config"
 	"sallyport.dev/sallyport/oauth/discovery"
 )
@@ -35,7 +35,7 @@ func Authorization(c *config.Config) (func(link string) http.RoundTripper, error
 }
 
 func way(dial Dial) http.RoundTripper {
-	t := upstream.Transport(dial)
+	t := web.Transport(dial)
 	t.ResponseHeaderTimeout = 20 * time.Second
 	return t
 }
