@@ -22,7 +22,7 @@ import (
 // An arena is a tier whose sandboxes run programs, and so the probe.
 type arena struct {
 	name string
-	open func(t *testing.T, warm int, b tier.Broker) tier.Tier
+	open func(t testing.TB, warm int, b tier.Broker) tier.Tier
 
 	mounts  []string            // that are declared: folder, type, rw or ro
 	devices []string            // in /dev
@@ -41,7 +41,7 @@ var arenas = func() []arena {
 		return []arena{onGVisor, onMicroVM}
 	}
 	small := onMicroVM
-	small.name, small.kernel, small.open = "microvm-small", true, func(t *testing.T, warm int, b tier.Broker) tier.Tier {
+	small.name, small.kernel, small.open = "microvm-small", true, func(t testing.TB, warm int, b tier.Broker) tier.Tier {
 		return microvmtest.Open(t, func(c *microvm.Config) { c.Warm, c.Broker = warm, b })
 	}
 	return []arena{onGVisor, onMicroVM, small}
@@ -49,7 +49,7 @@ var arenas = func() []arena {
 
 var onGVisor = arena{
 	name: "gvisor",
-	open: func(t *testing.T, warm int, b tier.Broker) tier.Tier {
+	open: func(t testing.TB, warm int, b tier.Broker) tier.Tier {
 		return gvisortest.Open(t, func(c *gvisor.Config) { c.Warm, c.Broker = warm, b })
 	},
 	mounts: []string{
@@ -69,7 +69,7 @@ var onGVisor = arena{
 // which lacks much of what is tried.
 var onMicroVM = arena{
 	name: "microvm",
-	open: func(t *testing.T, warm int, b tier.Broker) tier.Tier {
+	open: func(t testing.TB, warm int, b tier.Broker) tier.Tier {
 		return microvmtest.Open(t, func(c *microvm.Config) { microvmtest.OnDebian(t, c); c.Warm, c.Broker = warm, b })
 	},
 	mounts: append([]string{
@@ -104,7 +104,8 @@ func TestMain(m *testing.M) {
 			os.Exit(2)
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	os.Exit(max(code, shared.close()))
 }
 
 // asked tells whether an arena is one of the tier that is attacked.
@@ -130,14 +131,65 @@ func choose() error {
 	return flag.Set("test.skip", strings.Join(others, "|"))
 }
 
-// each does the same on each tier, in one host of it where one sandbox may wait.
+// each does the same on each tier, in one host of it for all tests. One sandbox may wait
+// there, where trials want one that did.
 func each(t *testing.T, do func(t *testing.T, b bench)) {
 	for _, a := range arenas {
 		if !a.asked() {
 			continue
 		}
-		t.Run(a.name, func(t *testing.T) { do(t, bench{arena: a, host: a.open(t, 1, nil), tool: newTool(t)}) })
+		t.Run(a.name, func(t *testing.T) {
+			h := shared.hosts[a.name]
+			if h == nil {
+				h = a.open(ofAll{t}, map[bool]int{true: 1}[a.warmToo()], nil)
+				shared.hosts[a.name] = h
+			}
+			do(t, bench{arena: a, host: h, tool: newTool(t)})
+		})
 	}
+}
+
+// warmToo tells whether trials are made in sandboxes that waited, too.
+func (a arena) warmToo() bool { return !a.slow || whole }
+
+// shared are the hosts of all tests, by arena: to open one, and to have it warm, takes
+// seconds.
+var shared = sharing{hosts: map[string]tier.Tier{}}
+
+type sharing struct {
+	hosts   map[string]tier.Tier
+	atEnd   []func()
+	failure int
+}
+
+// close ends what was opened for all tests, and is 1 where that failed.
+func (s *sharing) close() int {
+	all := s.atEnd
+	s.hosts, s.atEnd = map[string]tier.Tier{}, nil
+	for _, f := range slices.Backward(all) {
+		f()
+	}
+	return s.failure
+}
+
+// alone ends them, for a test that looks at whatever runs on this machine for it.
+func alone(t *testing.T) {
+	t.Helper()
+	if shared.close() != 0 {
+		t.Fatal("a host could not be closed")
+	}
+}
+
+// ofAll is the test for which something is opened that all tests use: its end is theirs.
+type ofAll struct{ *testing.T }
+
+// Cleanup implements testing.TB.
+func (ofAll) Cleanup(f func()) { shared.atEnd = append(shared.atEnd, f) }
+
+// Error implements testing.TB, at the end of all.
+func (ofAll) Error(args ...any) {
+	fmt.Fprintln(os.Stderr, args...)
+	shared.failure = 1
 }
 
 // A tool is the probe.

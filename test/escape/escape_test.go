@@ -18,6 +18,7 @@ import (
 
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/test/await"
+	"sallyport.dev/sallyport/test/proc"
 	"sallyport.dev/sallyport/tier"
 	"sallyport.dev/sallyport/tier/payload"
 )
@@ -248,17 +249,7 @@ func startCanary(t *testing.T, b tool) canaryListener {
 	t.Helper()
 	c := canaryListener{name: fmt.Sprintf("escape-canary-%d-%d", os.Getpid(), time.Now().UnixNano()), contacts: make(chan string, 1000)}
 	cmd := exec.Command(b.path, "listen", c.name)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin, stdout := proc.Start(t, cmd)
 	t.Cleanup(func() { stdin.Close(); cmd.Wait() }) // ended by us
 	lines := bufio.NewScanner(stdout)
 	lines.Scan()

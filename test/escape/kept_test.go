@@ -13,8 +13,8 @@ import (
 	"sallyport.dev/sallyport"
 	"sallyport.dev/sallyport/egress"
 	"sallyport.dev/sallyport/gvisor"
-	"sallyport.dev/sallyport/gvisor/session"
 	"sallyport.dev/sallyport/tier"
+	"sallyport.dev/sallyport/tier/session"
 	"sallyport.dev/sallyport/tier/stay"
 )
 

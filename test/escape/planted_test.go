@@ -203,6 +203,7 @@ func (b bench) lines(t *testing.T, probes ...string) (out string, res tier.Resul
 // Each protection is taken away in turn, and the probe that watches it says so.
 // A sound sandbox prints none of these lines.
 func TestPlantedWeaknesses(t *testing.T) {
+	alone(t)
 	sound := newBench(t)
 	c := startCanary(t, sound.tool)
 	dir, secret := t.TempDir(), fmt.Sprintf("planted-%d", time.Now().UnixNano())

@@ -157,6 +157,7 @@ var sandboxGroup = regexp.MustCompile(`sp-[0-9a-f]+-[-0-9a-z]+`)
 // where it has a way out, the server of that one folder; while it waits, too. The
 // control is this test's own process, which has every weakness.
 func TestTO40_Posture(t *testing.T) {
+	alone(t)
 	for name, way := range map[string]tier.Way{"no way out": {}, "a way out": {Reach: []string{"a.test:80"}}} {
 		t.Run(name, func(t *testing.T) {
 			h := gvisortest.Open(t, func(c *gvisor.Config) { c.Warm, c.Broker = 1, realBroker{&egress.Broker{}} })

@@ -68,6 +68,7 @@ var hostGroup = regexp.MustCompile(`/sallyport/[^/\s]+/[^/\s]+`)
 // host's, no capability nor a way to one, a filter of system calls, namespaces and a
 // control group of their own, nothing of the host open. The control is this process.
 func TestTO40_PostureOfTiers(t *testing.T) {
+	alone(t)
 	for name, p := range postures {
 		if asked != "" && asked != name {
 			continue

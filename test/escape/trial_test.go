@@ -27,7 +27,7 @@ type trial struct {
 func (b bench) trials(t *testing.T, args ...string) (all []trial) {
 	t.Helper()
 	all = append(all, b.trial(t, false, args...)...)
-	if !b.slow || whole {
+	if b.warmToo() {
 		all = append(all, b.trial(t, true, args...)...)
 	}
 	h, ok := b.host.(*gvisor.Host)
