@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -255,6 +256,16 @@ func TestFO35_DocumentsBehindAProxy(t *testing.T) {
 		t.Errorf("the authorization server: %s", body)
 	}
 	newRaw(t, g).must(t, "run_python", `{"code":"1"}`, "") // a token of the command line, at the gateway itself
+	// TO-13: a request that names no path is looked at like every other.
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", g.Listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "OPTIONS * HTTP/1.1\r\nHost: attacker.test\r\nConnection: close\r\n\r\n")
+	if said, _ := io.ReadAll(conn); !strings.HasPrefix(string(said), "HTTP/1.1 403 ") {
+		t.Errorf("OPTIONS * of a foreign host: %.100s", said)
+	}
 }
 
 // FO-38: a session is its principal's, not a token's. A new token of the same agent

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"sallyport.dev/sallyport/test/proc"
 	"sallyport.dev/sallyport/test/stage"
 )
 
@@ -69,17 +70,7 @@ func together(t *testing.T, orders ...order) (all []answer) {
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 		cmd.Env = append(os.Environ(), envCaller+"="+string(b))
 		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		in, out := proc.Start(t, cmd)
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 1<<20)
 		if !lines.Scan() || lines.Text() != "ready" {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"sallyport.dev/sallyport/test/npm"
+	"sallyport.dev/sallyport/test/proc"
 	"sallyport.dev/sallyport/test/stage"
 )
 
@@ -35,17 +36,7 @@ func newDirect(t *testing.T, n npm.Modules, pkg string, args ...string) *direct 
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, n.Node, append([]string{n.Script(pkg)}, args...)...)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := proc.Start(t, cmd)
 	t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait() // it was killed

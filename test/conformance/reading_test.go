@@ -2,20 +2,20 @@ package conformance
 
 import (
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"sallyport.dev/sallyport/test/bearer"
 	"sallyport.dev/sallyport/test/stage"
 )
 
 // readEverything reads what the reference server holds, twice over: as a program
 // and behind a URL. It speaks the earlier revisions only.
 func readEverything(t *testing.T, g *stage.Gateway, version string) {
-	c, heard := connect(t, &mcp.StreamableClientTransport{Endpoint: g.URL + "/mcp", HTTPClient: &http.Client{Transport: bearer{g.Token("")}}}, version)
+	c, heard := connect(t, &mcp.StreamableClientTransport{Endpoint: g.URL + "/mcp", HTTPClient: bearer.Client(g.Token(""))}, version)
 	for _, server := range []string{"every", "web"} {
 		prefix := "sallyport:" + server + "/"
 		listed, text := 0, ""

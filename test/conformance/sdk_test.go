@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -11,16 +10,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"sallyport.dev/sallyport/test/bearer"
 	"sallyport.dev/sallyport/test/stage"
 )
-
-type bearer struct{ token string }
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+b.token)
-	return http.DefaultTransport.RoundTrip(r)
-}
 
 // heard collects the progress that a client is told of.
 type heard struct {
@@ -61,7 +53,7 @@ func TestGoSDK(t *testing.T) {
 	for _, version := range []string{"2026-07-28", "2025-11-25"} {
 		t.Run("HTTP/"+version, func(t *testing.T) {
 			g.In(t)
-			useSDK(t, &mcp.StreamableClientTransport{Endpoint: g.URL + "/mcp", HTTPClient: &http.Client{Transport: bearer{g.Token("")}}}, version)
+			useSDK(t, &mcp.StreamableClientTransport{Endpoint: g.URL + "/mcp", HTTPClient: bearer.Client(g.Token(""))}, version)
 		})
 		t.Run("stdio/"+version, func(t *testing.T) {
 			g.In(t)

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -103,8 +102,7 @@ func TestServerWithoutToolsIsAddedAtOnce(t *testing.T) {
 	t.Cleanup(peer.Close) // once the gateway, which listens to it, is gone
 	g := stage.New(t)
 	g.Start()
-	begun := time.Now()
-	if r := g.Must("", "servers", "add", "prompts", "--url", peer.URL); !strings.Contains(r.Out, "ready") || time.Since(begun) > 40*time.Second { // a wait for tools would be 45 s
-		t.Errorf("after %s: %s", time.Since(begun), r)
+	if r := g.Must("", "servers", "add", "prompts", "--url", peer.URL); !strings.Contains(r.Out, "ready") || strings.Contains(r.Out, "not told") { // as it is said of one that was waited for in vain
+		t.Error(r)
 	}
 }

@@ -88,6 +88,14 @@ func taskOfApproval(t *testing.T, g *stage.Gateway, c raw, ledger *stage.Ledger)
 	if n := ledger.Count(args); n != 1 {
 		t.Errorf("executed %d times", n)
 	}
+	// However often it is looked at, what is over was over at one time, and is kept from then on.
+	over := func(id string) {
+		t.Helper()
+		first, second := get(c, id).Result, get(c, id).Result
+		if first.TTLMs == nil || !first.LastUpdatedAt.Equal(second.LastUpdatedAt) || first.LastUpdatedAt.Before(first.CreatedAt.Add(-time.Second)) {
+			t.Errorf("it ended at %v, and at %v; it is kept for %v", first.LastUpdatedAt, second.LastUpdatedAt, first.TTLMs)
+		}
+	}
 	// Rejected: the task is complete, and its result is the refusal.
 	no := call(`{"to":"task-no"}`, takesTasks).Result
 	ticket, _, _ = strings.Cut(no.TaskID, ".")
@@ -95,6 +103,7 @@ func taskOfApproval(t *testing.T, g *stage.Gateway, c raw, ledger *stage.Ledger)
 	if a := get(c, no.TaskID).Result; a.Status != "completed" || a.Result == nil || !a.Result.IsError || !strings.Contains(fmt.Sprint(a.Result.Content), "rejected") {
 		t.Errorf("rejected: %+v", a)
 	}
+	over(no.TaskID)
 	// Cancelled: nobody can approve it any more.
 	gone := call(`{"to":"task-gone"}`, takesTasks).Result
 	for range 2 {
@@ -106,9 +115,10 @@ func taskOfApproval(t *testing.T, g *stage.Gateway, c raw, ledger *stage.Ledger)
 	if r := g.Run("", "approvals", "approve", ticket); r.Code != 3 {
 		t.Errorf("approving what was cancelled: %s", r)
 	}
-	if a := get(c, gone.TaskID).Result; a.Status != "completed" || !a.Result.IsError || ledger.Count(`{"to":"task-gone"}`)+ledger.Count(`{"to":"task-no"}`) != 0 {
+	if a := get(c, gone.TaskID).Result; a.Status != "cancelled" || a.Result != nil || !strings.Contains(a.StatusMessage, "taken back") || ledger.Count(`{"to":"task-gone"}`)+ledger.Count(`{"to":"task-no"}`) != 0 {
 		t.Errorf("cancelled: %+v", a)
 	}
+	over(gone.TaskID)
 }
 
 func deref(n *int) int {

@@ -54,19 +54,20 @@ func TestFO42TwoGateways(t *testing.T) {
 		g.Start("slow")
 		c = append(c, newRaw(t, g))
 	}
-	time.Sleep(1500 * time.Millisecond) // what starting took of the rate is back
 	begun := time.Now()
 	var refused, odd atomic.Int64
+	enough := func() bool { return srv.most.Load() > 1 && srv.all.Load() > 12 && refused.Load() > 0 } // of each bound is something seen
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Go(func() {
-			for n := 0; time.Since(begun) < 3*time.Second; n++ {
+			for n := 0; time.Since(begun) < 2*time.Second || !enough() && time.Since(begun) < stage.Patience; n++ {
 				a, err := c[i%2].call(fmt.Sprint(i*1000+n), "slow__wait", `{}`, "")
 				switch {
 				case err != nil:
 					odd.Add(1)
 					t.Log(err)
 				case a.Result != nil:
+				case strings.Contains(a.Error.Message, "cannot be counted just now"): // the database is slow, as all is
 				case strings.Contains(a.Error.Message, "your tenant"):
 					refused.Add(1)
 					time.Sleep(20 * time.Millisecond)
@@ -79,7 +80,7 @@ func TestFO42TwoGateways(t *testing.T) {
 	}
 	all.Wait()
 	most := 10 + int64(time.Since(begun).Seconds()*10) + 1
-	if srv.most.Load() > 5 || srv.most.Load() < 2 || srv.all.Load() > most || srv.all.Load() < 8 || refused.Load() == 0 || odd.Load() != 0 {
+	if srv.most.Load() > 5 || srv.all.Load() > most || odd.Load() != 0 || !enough() {
 		t.Errorf("%d at once (at most 5), %d in all (at most %d), %d refused, %d odd", srv.most.Load(), srv.all.Load(), most, refused.Load(), odd.Load())
 	}
 }

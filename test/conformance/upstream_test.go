@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -64,20 +63,6 @@ func newWorld(t *testing.T) *world {
 	return &world{g, newRaw(t, g), l, self}
 }
 
-// bent are the malformed tools of FO-32, with a good one before and after.
-var bent = "ACTOR_TOOLS=[" + strings.Join([]string{
-	definition(`"first"`, `{"type":"object"}`),
-	`{"name":"none","description":"d"}`,
-	definition(`"null"`, `null`),
-	definition(`"array"`, `[]`),
-	definition(`"text"`, `"object"`),
-	definition(`"scalar"`, `{"type":"string"}`),
-	definition(`null`, `{"type":"object"}`),
-	`{"name":"nodesc","description":null,"inputSchema":{"type":"object"}}`,
-	`null`, `7`,
-	definition(`"last"`, `{"type":"object"}`),
-}, ",") + "]"
-
 func TestUpstreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -130,48 +115,6 @@ func (w *world) of(t *testing.T, servers ...string) (all []listed) {
 		}
 	}
 	return all
-}
-
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,48}$`)
-
-// Every tool has one name of its own that every model takes, and the name leads
-// to it.
-func names(t *testing.T, w *world) {
-	all := w.of(t, "alpha", "beta", "x", "x_y", longAlias, "odd")
-	if len(all) != 1+1+2+1+6+6 {
-		t.Errorf("%d tools are listed: %+v", len(all), all)
-	}
-	list, err := w.legacy(t).list()
-	if err != nil {
-		t.Fatal(err)
-	}
-	agents := toolNames(t, list)
-	seen := map[string]bool{}
-	for _, tool := range all {
-		if !plainName.MatchString(tool.Name) || seen[tool.Name] || tool.Status != "active" {
-			t.Errorf("%+v: the name is not plain or not its own", tool)
-		}
-		seen[tool.Name] = true
-		if _, found := slices.BinarySearch(agents, tool.Name); !found {
-			t.Errorf("%s is not listed to agents", tool.Name)
-		}
-		if a := w.must(t, tool.Name, `{}`, ""); a.Text != tool.Server+"/"+tool.Upstream {
-			t.Errorf("%s leads to %q, want %s of %s", tool.Name, a.Text, tool.Upstream, tool.Server)
-		}
-	}
-}
-
-func namesSurviveARestart(t *testing.T, w *world) {
-	before := w.tools(t)
-	w.Stop()
-	if p := stage.Players(t, w.self); len(p) != 0 {
-		t.Errorf("servers outlive the gateway: %v", p)
-	}
-	w.Start("a", "b", "alpha", "beta", "x", "x_y", longAlias, "odd", "bent")
-	w.token = w.Token("")
-	if after := w.tools(t); !slices.Equal(before, after) {
-		t.Errorf("the tools were %+v\nand are %+v", before, after)
-	}
 }
 
 // status is a server as operators see it.
@@ -296,46 +239,6 @@ func exitsAfterItsReply(t *testing.T, w *world) {
 	}
 }
 
-func longLines(t *testing.T, w *world) {
-	const limit = 2 << 20
-	for _, n := range []int{64<<10 - 1, 64 << 10, 1 << 20, limit - 1, limit} {
-		if a := w.must(t, "a__size", fmt.Sprintf(`{"n":%d}`, n), ""); a.IsError || len(a.Text) < n-200 {
-			t.Errorf("%d bytes: %d came, error %t", n, len(a.Text), a.IsError)
-		}
-	}
-	before := peak(t, w.PID())
-	restarts := w.server(t, "a").Restarts
-	if a := w.must(t, "a__size", fmt.Sprintf(`{"n":%d}`, limit+1), ""); !strings.Contains(string(a.Result), "response_too_large") {
-		t.Errorf("one byte more: %s", a)
-	}
-	if a := w.must(t, "a__echo", `{}`, ""); a.Text != `{}` || w.server(t, "a").Restarts != restarts {
-		t.Errorf("after that: %s, %d restarts", a, w.server(t, "a").Restarts-restarts)
-	}
-	if a := w.must(t, "a__endless", `{}`, ""); !a.IsError {
-		t.Errorf("a line without end: %s", a)
-	}
-	if a := w.must(t, "a__echo", `{}`, ""); a.Text != `{}` {
-		t.Errorf("after that: %s", a)
-	}
-	if grown := peak(t, w.PID()) - before; grown > 64<<10 {
-		t.Errorf("the gateway grew by %d MiB", grown>>10)
-	}
-}
-
-// peak is a process's largest resident size in KiB.
-func peak(t *testing.T, pid int) (kib int) {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(b), "VmHWM:")
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		t.Fatal(err)
-	}
-	return kib
-}
-
 func canceledRequest(t *testing.T, w *world) {
 	before := w.must(t, "b__who", `{}`, "").Text
 	hasty := *client
@@ -345,52 +248,6 @@ func canceledRequest(t *testing.T, w *world) {
 	}
 	if after := w.legacy(t).must(t, "b__who", `{}`, "").Text; after != before {
 		t.Errorf("before %s, after %s: it is another process", before, after)
-	}
-}
-
-var malformed = map[string]string{
-	"null result":   `{"jsonrpc":"2.0","id":ID,"result":null}`,
-	"text result":   `{"jsonrpc":"2.0","id":ID,"result":"x"}`,
-	"no content":    `{"jsonrpc":"2.0","id":ID,"result":{}}`,
-	"null content":  `{"jsonrpc":"2.0","id":ID,"result":{"content":null}}`,
-	"null item":     `{"jsonrpc":"2.0","id":ID,"result":{"content":[null]}}`,
-	"unknown type":  `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"hologram"}]}}`,
-	"no message":    `{"jsonrpc":"2.0","id":ID,"error":{"code":1}}`,
-	"null error":    `{"jsonrpc":"2.0","id":ID,"error":null}`,
-	"duplicate":     `{"jsonrpc":"2.0","id":ID,"result":{"content":[],"content":[]}}`,
-	"too deep":      `{"jsonrpc":"2.0","id":ID,"result":{"content":[],"x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}}`,
-	"odd structure": `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"x"}],"structuredContent":[1],"isError":"yes"}}`,
-}
-
-func malformedReplies(t *testing.T, w *world) {
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	healthy := 0
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if a, err := w.call("1", "a__echo", `{}`, ""); err != nil || a.Text != `{}` {
-				t.Errorf("the healthy server meanwhile: %s, %v", a, err)
-			}
-			healthy++
-		}
-	})
-	for name, reply := range malformed {
-		if a := w.must(t, "b__raw", `{"reply":`+str(reply)+`}`, ""); !a.IsError || a.Text == "" {
-			t.Errorf("%s: %s", name, a)
-		}
-	}
-	close(stop)
-	wg.Wait()
-	if healthy == 0 {
-		t.Error("the healthy server was not called")
-	}
-	if strings.Contains(w.Log(), "panic") {
-		t.Error("something panicked")
 	}
 }
 
@@ -418,26 +275,6 @@ func environment(t *testing.T, w *world) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", w.PID()))
 	if err != nil || !strings.Contains(string(b), "CANARY-A") {
 		t.Errorf("the gateway itself lacks the canary (%v): this shows nothing", err)
-	}
-}
-
-func malformedTools(t *testing.T, w *world) {
-	var active []string
-	for _, tool := range w.of(t, "bent") {
-		if tool.Status == "active" {
-			active = append(active, tool.Upstream)
-		} else if tool.Reason == "" {
-			t.Errorf("%+v: no reason", tool)
-		}
-	}
-	slices.Sort(active)
-	if !slices.Equal(active, []string{"first", "last", "nodesc"}) {
-		t.Errorf("active are %v", active)
-	}
-	s := w.server(t, "bent")
-	t.Logf("warnings: %q", s.Warnings)
-	if len(s.Warnings)+len(w.of(t, "bent"))-len(active) < 8 {
-		t.Errorf("not every malformed tool is accounted for: %q, %+v", s.Warnings, w.of(t, "bent"))
 	}
 }
 
