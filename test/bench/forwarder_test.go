@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"sallyport.dev/sallyport/test/proc"
 	"sallyport.dev/sallyport/test/stage"
 	"sallyport.dev/sallyport/wire"
 )
@@ -82,17 +83,7 @@ func consistent(h http.Header, body []byte) error {
 func spawn(b testing.TB, env string, argv ...string) (pid int, url string) {
 	cmd := exec.CommandContext(b.Context(), argv[0], argv[1:]...)
 	cmd.Env, cmd.Stderr = append(os.Environ(), env), os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	in, out := proc.Start(b, cmd)
 	b.Cleanup(func() { in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"sallyport.dev/sallyport/test/bearer"
+	"sallyport.dev/sallyport/test/proc"
 	"sallyport.dev/sallyport/test/stage"
 	"sallyport.dev/sallyport/toolkit"
 )
@@ -64,17 +66,7 @@ func startEcho(b *testing.B) string {
 	cmd := exec.CommandContext(b.Context(), "/proc/self/exe")
 	cmd.Env = append(os.Environ(), envEcho+"=1")
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	in, out := proc.Start(b, cmd)
 	b.Cleanup(func() { in.Close(); _ = cmd.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -83,19 +75,9 @@ func startEcho(b *testing.B) string {
 	return "http://" + strings.TrimSpace(line)
 }
 
-type bearer struct{ token string }
-
-func (t bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.token != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+t.token)
-	}
-	return http.DefaultTransport.RoundTrip(r)
-}
-
 func client(b *testing.B, url, token string) *mcp.ClientSession {
 	c := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	s, err := c.Connect(b.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: bearer{token}}}, nil)
+	s, err := c.Connect(b.Context(), &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: bearer.Client(token)}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

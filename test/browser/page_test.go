@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"sallyport.dev/sallyport/test/proc"
 	"sallyport.dev/sallyport/test/stage"
 )
 
@@ -63,17 +64,7 @@ func newDriver(t *testing.T) *driver {
 	cmd := exec.Command(node, "drive.mjs")
 	cmd.Env = append(os.Environ(), "CHROMIUM="+chromium)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := proc.Start(t, cmd)
 	t.Cleanup(func() { in.Close(); cmd.Wait() })
 	d := &driver{T: t, in: in, out: bufio.NewScanner(out), shots: os.Getenv("SALLYPORT_SHOTS")}
 	d.out.Buffer(nil, 16<<20)

@@ -18,6 +18,7 @@ import (
 	"sallyport.dev/sallyport/audit"
 	"sallyport.dev/sallyport/store"
 	"sallyport.dev/sallyport/store/sqlite"
+	"sallyport.dev/sallyport/test/proc"
 	"sallyport.dev/sallyport/test/stage"
 )
 
@@ -42,17 +43,7 @@ func start(t *testing.T, dir, role string) (*exec.Cmd, io.Closer) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), "SALLYPORT_CRASH_ROLE="+role, "SALLYPORT_CRASH_DIR="+dir)
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := proc.Start(t, cmd)
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("the %s said %q, %v", role, line, err)
 	}

@@ -17,13 +17,13 @@ import (
 
 // The real programs, killed with everything that they started.
 
-// A proc is a process that was there once.
-type proc struct {
+// A process is one that was there once.
+type process struct {
 	pid, parent int
 	name, start string // when it started tells it from a later one of its number
 }
 
-func readProc(pid int) (p proc, ok bool) {
+func readProc(pid int) (p process, ok bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	name, rest, found := strings.Cut(string(b), ") ")
 	words := strings.Fields(rest)
@@ -37,13 +37,13 @@ func readProc(pid int) (p proc, ok bool) {
 }
 
 // family is a process and everything that descends from it.
-func family(t *testing.T, root int) (all []proc) {
+func family(t *testing.T, root int) (all []process) {
 	t.Helper()
 	entries, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	children := map[int][]proc{}
+	children := map[int][]process{}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(filepath.Base(e))
 		if err != nil {
@@ -57,20 +57,20 @@ func family(t *testing.T, root int) (all []proc) {
 	if !ok {
 		t.Fatalf("there is no process %d", root)
 	}
-	all = []proc{p}
+	all = []process{p}
 	for i := 0; i < len(all); i++ {
 		all = append(all, children[all[i].pid]...)
 	}
 	return all
 }
 
-func (p proc) lives() bool {
+func (p process) lives() bool {
 	now, ok := readProc(p.pid)
 	return ok && now.start == p.start
 }
 
 // extinct is nil if none of a family lives.
-func extinct(all []proc) error {
+func extinct(all []process) error {
 	var left []string
 	for _, p := range all {
 		if p.lives() {
@@ -83,7 +83,7 @@ func extinct(all []proc) error {
 	return nil
 }
 
-func member(t *testing.T, all []proc, name string) proc {
+func member(t *testing.T, all []process, name string) process {
 	t.Helper()
 	for _, p := range all {
 		if strings.HasPrefix(p.name, name) {
@@ -91,7 +91,7 @@ func member(t *testing.T, all []proc, name string) proc {
 		}
 	}
 	t.Fatalf("no %s in %+v", name, all)
-	return proc{}
+	return process{}
 }
 
 // A victim is a gateway that will be killed.
@@ -158,14 +158,14 @@ func (v *victim) ticket(t *testing.T, args string) string {
 }
 
 // busy has a sandbox running and a server with a child that left its family.
-func (v *victim) busy(t *testing.T) []proc {
+func (v *victim) busy(t *testing.T) []process {
 	t.Helper()
 	child, err := strconv.Atoi(v.call(t, "a__spawn", `{}`).text())
 	if err != nil {
 		t.Fatal(err)
 	}
 	v.begin(t, "call", "run_python", `{"code":"import subprocess,time\nsubprocess.Popen(['sleep','25'])\ntime.sleep(25)"}`)
-	var all []proc
+	var all []process
 	v.Eventually(stage.Patience, "a sandbox runs", func() error {
 		var out struct{ Sandboxes []struct{ CallID string } }
 		if err := json.Unmarshal([]byte(v.Must("", "sandbox", "ps", "--json").Out), &out); err != nil {
@@ -186,7 +186,7 @@ func (v *victim) busy(t *testing.T) []proc {
 	return all
 }
 
-func kill(t *testing.T, p proc) {
+func kill(t *testing.T, p process) {
 	t.Helper()
 	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
 		t.Errorf("%+v: %v", p, err)

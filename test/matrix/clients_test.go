@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"sallyport.dev/sallyport/test/bearer"
 	"sallyport.dev/sallyport/test/npm"
 )
 
@@ -84,15 +84,6 @@ func script(n npm.Modules, name string) func(*testing.T, part) []seen {
 	}
 }
 
-// A bearer adds a token.
-type bearer string
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(b))
-	return http.DefaultTransport.RoundTrip(r)
-}
-
 var versions = map[string]string{"modern": "2026-07-28", "legacy": "2025-11-25"}
 
 // useSDK is the reference SDK's client.
@@ -103,7 +94,7 @@ func useSDK(t *testing.T, p part) (all []seen) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	s, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: p.URL, HTTPClient: &http.Client{Transport: bearer(p.Token)}},
+	s, err := c.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: p.URL, HTTPClient: bearer.Client(p.Token)},
 		&mcp.ClientSessionOptions{ProtocolVersion: versions[p.Era]})
 	if err != nil {
 		t.Fatal(err)

@@ -91,6 +91,7 @@ func servers(t *testing.T, n npm.Modules, self string) []upstream {
 			"prompt":   {Name: "greet", Args: args{"name": "Ann"}, want: "Hello, Ann"},
 			"elicit":   {Name: "ask", want: "Ann"},
 		}},
+		odd(t),
 	}
 }
 

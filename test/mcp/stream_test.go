@@ -285,6 +285,28 @@ func TestTO14StreamsAreBounded(t *testing.T) {
 	}
 }
 
+// TO-14: a stream that would follow more resources than one may is refused before any of
+// them is looked at, and before anybody has compared them all.
+func TestTO14StreamsFollowSoMany(t *testing.T) {
+	t.Parallel()
+	a := newShop(t, "a", true)
+	w := newWorld(t, setup{policies: permitAll, servers: []upstream.Config{a.config}}).whole()
+	recorded := func() int { w.mu.Lock(); defer w.mu.Unlock(); return len(w.entries) }
+	before := recorded()
+	var many strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&many, `"sallyport:a/x:%d",`, i)
+	}
+	res := w.listen("ann", `1`, `"resourceSubscriptions":[`+strings.TrimSuffix(many.String(), ",")+`]`)
+	b, err := io.ReadAll(res.Body)
+	if err != nil || !strings.Contains(string(b), `"code":-32602`) || !strings.Contains(string(b), "more than 1000 resources") {
+		t.Errorf("%d %.300s, %v", res.StatusCode, b, err)
+	}
+	if n := recorded() - before; n != 0 {
+		t.Errorf("%d operations are on record", n)
+	}
+}
+
 // FO-11: an answer comes where it was asked for, and nowhere else.
 func TestFO11AnswersAreNotOnTheStream(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
-	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -29,6 +28,7 @@ import (
 	"sallyport.dev/sallyport/mcpserver/stream"
 	"sallyport.dev/sallyport/redact"
 	"sallyport.dev/sallyport/test/await"
+	"sallyport.dev/sallyport/test/bearer"
 )
 
 const patience = await.Patience
@@ -229,21 +229,13 @@ func (w *world) client(agent, profile, version string, o *sdk.ClientOptions) *sd
 		client.AddRoots(&sdk.Root{URI: "file:///home/" + agent, Name: "home"}) //nolint:staticcheck // deprecated, and in use
 	}
 	s, err := client.Connect(ctx, &sdk.StreamableClientTransport{
-		Endpoint: w.url + "/mcp" + profile, HTTPClient: &http.Client{Transport: bearer(agent)},
+		Endpoint: w.url + "/mcp" + profile, HTTPClient: bearer.Client(agent),
 	}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = s.Close() })
 	return s
-}
-
-type bearer string
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(b))
-	return http.DefaultTransport.RoundTrip(r)
 }
 
 // tokens are the agents' names, with a number behind them: "ann", "ann2".
@@ -295,12 +287,14 @@ func (p *pins) GetPin(_ context.Context, server, tool string) (catalog.Pin, erro
 	return p.m[[2]string{server, tool}], nil
 }
 
-func (p *pins) PutPin(_ context.Context, server, tool string, d catalog.Pin) error {
+func (p *pins) PutPins(_ context.Context, server string, all map[string]catalog.Pin) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.m == nil {
 		p.m = map[[2]string]catalog.Pin{}
 	}
-	p.m[[2]string{server, tool}] = d
+	for tool, d := range all {
+		p.m[[2]string{server, tool}] = d
+	}
 	return nil
 }

@@ -1,13 +1,32 @@
-// Package proc tells tests which processes there are, by what the kernel says.
+// Package proc starts processes for tests, and tells which there are, by what the
+// kernel says.
 package proc
 
 import (
+	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 )
+
+// Start starts a command and returns what is read by it and what it writes. Who calls it
+// waits for its end.
+func Start(t testing.TB, cmd *exec.Cmd) (in io.WriteCloser, out io.Reader) {
+	t.Helper()
+	in, wrong := cmd.StdinPipe()
+	out, err := cmd.StdoutPipe()
+	if err := errors.Join(wrong, err); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return in, out
+}
 
 // Descendants are the processes that descend from one.
 func Descendants(t testing.TB, of int) (pids []int) {

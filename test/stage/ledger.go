@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"sallyport.dev/sallyport/test/proc"
 )
 
 // A Ledger is a process of its own that knows what really happened. Actors tell
@@ -30,17 +32,7 @@ func NewLedger(t testing.TB) *Ledger {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", l.file)
 	cmd.Env = append(os.Environ(), envRole+"=ledger")
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := proc.Start(t, cmd)
 	t.Cleanup(func() {
 		in.Close()
 		_ = cmd.Wait() // ends when its input does

@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"sallyport.dev/sallyport/test/bearer"
 	"sallyport.dev/sallyport/test/stage"
 )
 
@@ -133,7 +134,7 @@ func once(g *stage.Gateway, p Play) (said string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stage.Patience)
 	defer cancel()
 	a := &agent{play: p, server: "suite"}
-	transport := &mcp.StreamableClientTransport{Endpoint: g.URL + "/mcp", HTTPClient: &http.Client{Transport: bearer(g.Token(""))}}
+	transport := &mcp.StreamableClientTransport{Endpoint: g.URL + "/mcp", HTTPClient: bearer.Client(g.Token(""))}
 	client := mcp.NewClient(&mcp.Implementation{Name: "agent", Version: "1"}, nil)
 	if a.ClientSession, err = client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: p.Version}); err != nil {
 		return "", err

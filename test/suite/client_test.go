@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"sallyport.dev/sallyport/test/bearer"
 	"sallyport.dev/sallyport/test/stage"
 )
 
@@ -87,7 +87,7 @@ func through(use func(*agent, context.Context) error) func(*testing.T, *stage.Ga
 				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{}}, nil // the SDK fills in defaults
 			},
 		})
-		transport := &mcp.StreamableClientTransport{Endpoint: g.URL + "/mcp", HTTPClient: &http.Client{Transport: bearer(g.Token(""))}}
+		transport := &mcp.StreamableClientTransport{Endpoint: g.URL + "/mcp", HTTPClient: bearer.Client(g.Token(""))}
 		var err error
 		if a.ClientSession, err = client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: p.Version}); err != nil {
 			return err
@@ -114,15 +114,6 @@ func calls(tool string, args map[string]any) func(*agent, context.Context) error
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
-}
-
-// A bearer adds a token.
-type bearer string
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(b))
-	return http.DefaultTransport.RoundTrip(r)
 }
 
 func (a *agent) look(ctx context.Context) error {

@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"sallyport.dev/sallyport/backend/upstream"
+	"sallyport.dev/sallyport/test/bearer"
 )
 
 const password = "tr0ub4dor-and-3"
@@ -126,7 +127,7 @@ func TestTO20SecretsOnForgottenSurfaces(t *testing.T) {
 	l := leaky(t)
 	w := newWorld(t, setup{policies: `permit (principal, action, resource);`, servers: []upstream.Config{l.config}}).whole()
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
-		seen := &tap{base: bearer("ann")}
+		seen := &tap{base: bearer.Transport{Token: "ann"}}
 		c, err := sdk.NewClient(&sdk.Implementation{Name: "t", Version: "1"}, &sdk.ClientOptions{ProgressNotificationHandler: func(context.Context, *sdk.ProgressNotificationClientRequest) {}}).Connect(t.Context(),
 			&sdk.StreamableClientTransport{Endpoint: w.url + "/mcp", HTTPClient: &http.Client{Transport: seen}}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 		if err != nil {
