@@ -29,6 +29,21 @@ func Unavailable(err error, message, hint string) error {
 	return &sallyport.Error{Code: sallyport.Unavailable, Step: sallyport.Execute, Message: message, Hint: hint, Err: NotSent(err)}
 }
 
+// Closed is for calls to a backend that is closed.
+func Closed() error {
+	return Unavailable(errors.New("the backend is closed"), "the gateway is shutting down", "")
+}
+
+// CutOff is for calls that a breaker keeps away from a server until wait is over; why is
+// what became of those before.
+func CutOff(server string, wait time.Duration, why string) *sallyport.Error {
+	return &sallyport.Error{
+		Code: sallyport.Unavailable, Step: sallyport.Execute, Err: sallyport.ErrNotExecuted, RetryAfter: wait,
+		Message: fmt.Sprintf("server %q gets no calls for now (circuit open, next try in %v), for several in a row %s", server, wait.Round(time.Second/10), why),
+		Hint:    "try after retry_after: one call is let through then, to see whether the server is well again",
+	}
+}
+
 // Gone is for calls to a server that nobody knows any more.
 func Gone(server string) error {
 	return &sallyport.Error{
