@@ -217,7 +217,9 @@ func (e *Engine) patient(s sallyport.Saga, i int, undo bool, o outcome) outcome 
 // matter of the error: the reservation knows.
 func (e *Engine) failed(key sallyport.ReservationKey, err error) outcome {
 	o := outcome{code: sallyport.CodeOf(err), message: "it failed"}
+	takenBack := false
 	if ours, ok := errors.AsType[*sallyport.Error](err); ok {
+		takenBack = ours.Code == sallyport.Canceled && ours.Step == sallyport.Approve
 		o.message, o.callID, o.ticket, o.wait = ours.Message, ours.CallID, ours.Ticket, ours.RetryAfter
 	}
 	switch o.code {
@@ -254,6 +256,7 @@ func (e *Engine) failed(key sallyport.ReservationKey, err error) outcome {
 	case sallyport.Rejected, sallyport.Denied, sallyport.NotFound, sallyport.Invalid, sallyport.Conflict, sallyport.Quarantined, sallyport.TooLarge:
 		o.final = true
 	default:
+		o.final = takenBack
 	}
 	return o
 }

@@ -219,3 +219,26 @@ func TestFO33_SagaCancelledWhileAStepWaits(t *testing.T) {
 		h.end()
 	}
 }
+
+// Whose question was taken back is not asked again, however many attempts its step has.
+func TestFO33_StepThatWasTakenBack(t *testing.T) {
+	w := newWorld(t)
+	h := w.live(0, false)
+	defer h.end()
+	b := w.block("do a")
+	id := h.start(planOf("a", "b|retry: {attempts: 3, backoff: 1ms}"))
+	<-b.reached
+	w.mu.Lock()
+	w.perm.Demands = []sallyport.Demand{{Policy: "ask"}} // of the second step
+	w.mu.Unlock()
+	close(b.goOn)
+	ticket := h.waitsFor(h.until(id, sallyport.SagaAwaiting))
+	if err := h.front.Withdraw(t.Context(), sallyport.Request{Credential: "token-of-ann", Ticket: ticket}); err != nil {
+		t.Fatal(err)
+	}
+	s := h.until(id, sallyport.SagaCompensated)
+	w.want("do a", "undo a")
+	if n := len(s.Steps[1].Attempts); n != 1 || s.Steps[1].Attempts[0].Code != sallyport.Canceled {
+		t.Errorf("%d attempts: %+v", n, s.Steps[1].Attempts)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"sallyport.dev/sallyport/backend/fake"
 	sagatools "sallyport.dev/sallyport/backend/saga"
 	"sallyport.dev/sallyport/gateway"
+	"sallyport.dev/sallyport/gateway/gatewaytest"
 	"sallyport.dev/sallyport/saga"
 	"sallyport.dev/sallyport/saga/plan"
 	"sallyport.dev/sallyport/store"
@@ -123,7 +124,7 @@ func (h *house) wire() {
 	build := func(who gateway.Authenticator, policies gateway.Authorizer, plans gateway.Plans) *gateway.Gateway {
 		return &gateway.Gateway{
 			Authenticator: who, Limiter: h.world, Catalog: plan.Catalog{Catalog: cat, Book: book}, Assessor: plan.Assessor{Next: h.world, Book: book},
-			Authorizer: policies, Ledger: h.db, Sanitiser: plain{}, Journal: quiet{}, Backends: backends, Now: time.Now,
+			Authorizer: policies, Ledger: h.db, Sanitiser: gatewaytest.Plain{}, Journal: quiet{}, Backends: backends, Now: time.Now,
 			Log: slog.New(slog.DiscardHandler), Plans: plans, Tickets: approval.New(h.db, h.db, approval.Options{}),
 		}
 	}
@@ -146,12 +147,7 @@ func (h *house) end() {
 }
 
 func (w *world) Authenticate(_ context.Context, _, bearer string) (sallyport.Principal, error) {
-	who, ok := strings.CutPrefix(bearer, "token-of-")
-	if !ok {
-		return sallyport.Principal{}, &sallyport.Error{Code: sallyport.Unauthenticated, Message: "unknown credential"}
-	}
-	who, user, _ := strings.Cut(who, "+")
-	return sallyport.Principal{Tenant: "t", ID: who, OnBehalfOf: user}, nil
+	return gatewaytest.Principal(bearer, "t")
 }
 
 func (w *world) Admit(sallyport.Principal, int) (func(), error) { return func() {}, nil }
@@ -241,16 +237,6 @@ func (p policy) Authorize(q gateway.Question) (gateway.Verdict, error) {
 	return gateway.Verdict{Allow: true}, nil
 }
 func (policy) Generation() uint64 { return 1 }
-
-type plain struct{}
-
-func (plain) Result(_ string, _ sallyport.Tool, out sallyport.Output) (json.RawMessage, bool, []string, error) {
-	return out.Content, out.IsError, nil, nil
-}
-func (plain) Stream(string) func([]byte) string                    { return func(b []byte) string { return string(b) } }
-func (plain) Notice(_ string, n sallyport.Notice) sallyport.Notice { return n }
-func (plain) JSON(v json.RawMessage) json.RawMessage               { return v }
-func (plain) Text(s string) string                                 { return s }
 
 type quiet struct{}
 

@@ -3,6 +3,7 @@ package secret_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,4 +151,45 @@ func TestKeyFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused("missing", "sallyport init")
+}
+
+// FO-26: a value that was replaced or removed is still recognised, and the one that took
+// its place is at once.
+func TestFO26_EarlierValuesAreRecognised(t *testing.T) {
+	v, _, _ := newVault(t)
+	values := v.Values("t", func(err error) { t.Error(err) })
+	set := func(value string) {
+		t.Helper()
+		if err := v.Set(t.Context(), "t", "db", []byte(value), "ada"); err != nil {
+			t.Fatal(err)
+		}
+		values.Forget()
+	}
+	all := func() (all string) {
+		for _, v := range values.All() {
+			all += v.Name + "=" + v.Value + " "
+		}
+		return all
+	}
+	for i, want := range []string{"db=v0 ", "db=v1 db=v0 ", "db=v2 db=v1 db=v0 "} {
+		if set(fmt.Sprint("v", i)); all() != want {
+			t.Errorf("%q, want %q", all(), want)
+		}
+	}
+	if set("v0"); all() != "db=v0 db=v2 db=v1 " {
+		t.Errorf("an earlier one again: %q", all())
+	}
+	if err := v.Remove(t.Context(), "t", "db", "ada"); err != nil {
+		t.Fatal(err)
+	}
+	if values.Forget(); all() != "db=v0 db=v2 db=v1 " {
+		t.Errorf("after its removal: %q", all())
+	}
+	for i := range 100 {
+		set(fmt.Sprint("w", i))
+		values.All()
+	}
+	if got := values.All(); len(got) != 65 || got[0].Value != "w99" || got[64].Value != "w35" {
+		t.Errorf("%d values, %+v", len(got), got)
+	}
 }

@@ -164,7 +164,7 @@ func address(l *finding.List, r Request, verb string) {
 		l.Object(u.Path) // relative to a server that the tool knows
 		service(l, verb, "", u.Path)
 		words(l, verb, u)
-		query(l, verb, u)
+		query(l, u)
 		return
 	}
 	if scheme != "http" && scheme != "https" {
@@ -187,7 +187,7 @@ func address(l *finding.List, r Request, verb string) {
 	service(l, verb, name, u.Path)
 	provider(l, verb, name, u)
 	words(l, verb, u)
-	query(l, verb, u)
+	query(l, u)
 	if !r.Known && safe(strings.ToUpper(strings.TrimSpace(verb))) && isNear(name) {
 		nearby(l, u)
 	}
@@ -222,7 +222,7 @@ func provider(l *finding.List, verb, host string, u *url.URL) {
 
 // query sees a method that the query string overrides, what it carries out, and
 // what is secret in it.
-func query(l *finding.List, verb string, u *url.URL) {
+func query(l *finding.List, u *url.URL) {
 	if n := len(u.RawQuery); n > vastQuery {
 		l.Add(sallyport.Critical, "the URL carries %d bytes out in its query", n)
 	} else if n > wideQuery {
