@@ -131,7 +131,7 @@ mariadb:
 	@PATH=$$PATH:/usr/sbin tools/need mariadbd=mariadb-server-core mariadb-install-db=mariadb-server-core my_print_defaults=mariadb-client-core
 
 # What TIER leaves of them: each tier's own packages.
-ESCAPE_gvisor := ./gvisor/... ./sandboxd/...
+ESCAPE_gvisor := ./gvisor/... ./tier/session ./sandboxd/...
 ESCAPE_microvm := ./microvm
 ESCAPE_isolate := ./isolate ./cage/...
 ESCAPE_wasm := ./wasm ./cage/...
@@ -175,7 +175,7 @@ crash: build npm postgres ## SIGKILL at every durable boundary and at any moment
 	@cat bin/.crash
 
 soak: build postgres ## long runs: 1,000 kills, 1,000 sandboxes, 300 histories of reservations, 100,000 calls
-	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_SOAK=1 go run ./test/run -- -tags $(TAGS) -count 1 -timeout 120m ./test/crash/... ./gvisor/... ./microvm ./isolate ./wasm ./backend/sandbox ./store/... ./test/bench
+	@SALLYPORT_BIN=$(CURDIR)/bin SALLYPORT_SOAK=1 go run ./test/run -- -tags $(TAGS) -count 1 -timeout 120m ./test/crash/... ./gvisor/... ./tier/session ./microvm ./isolate ./wasm ./backend/sandbox ./store/... ./test/bench
 
 bench: build ## latency and CPU beside a direct call and a plain proxy
 	@bin/sallyport bench
