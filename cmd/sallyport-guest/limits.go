@@ -28,7 +28,7 @@ func watchLimits() limits {
 	if unix.Mount("tracefs", tracing, "tracefs", 0, "") != nil {
 		return limits{}
 	}
-	return limits{forks: trace("forks", "ret == -11 && ("+makesTasks+")"), writes: trace("writes", "ret == -28")}
+	return limits{forks: trace("forks", "ret == -11 && ("+makesTasks+")"), writes: trace("writes", "ret == -28 && "+isNoKey)}
 }
 
 // trace keeps the ends of system calls that a filter lets through.

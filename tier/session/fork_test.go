@@ -24,10 +24,10 @@ func inMicroVM(owner, name, lang, code string) session.Call {
 	return c
 }
 
-// vmPlace keeps sessions in microVMs.
+// vmPlace keeps sessions in microVMs, with the kernel that every host has.
 func vmPlace(t testing.TB, change ...func(*session.Config)) (x *session.Sessions, h *microvm.Host) {
 	t.Helper()
-	h = microvmtest.Open(t)
+	h = microvmtest.Open(t, func(c *microvm.Config) { microvmtest.OnDebian(t, c) })
 	c := session.Config{Hosts: map[string]stay.Host{sallyport.TierMicroVM: h}, Max: 8, PerOwner: 6, Idle: 10 * time.Minute, Life: time.Hour, Dir: t.TempDir()}
 	for _, f := range change {
 		f(&c)
