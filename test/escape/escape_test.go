@@ -28,6 +28,7 @@ type bench struct {
 	arena
 	tool
 	host tier.Tier
+	cold tier.Tier // where no sandbox waits that the trial could get
 }
 
 // newBench is one of gVisor.
@@ -35,7 +36,7 @@ func newBench(t *testing.T) bench { t.Helper(); return newBenchOf(t, onGVisor.op
 
 func newBenchOf(t *testing.T, h tier.Tier) bench {
 	t.Helper()
-	return bench{arena: onGVisor, tool: newTool(t), host: h}
+	return bench{arena: onGVisor, tool: newTool(t), host: h, cold: h}
 }
 
 // inside runs the probe in a sandbox, as its user or as root of a user

@@ -58,12 +58,14 @@ func (b bench) trial(t *testing.T, warm bool, args ...string) []trial {
 		Argv: []string{"bash", "run.sh"}, Limits: sallyport.DefaultLimits(),
 	}
 	r.Limits.Timeout = 2 * time.Minute
+	h := b.cold
 	if warm {
-		warmUp(t, b.host, r)
+		h = b.host
+		warmUp(t, h, r)
 	} else {
 		r.Env = []string{"COLD=1"} // no warm sandbox has variables of its own
 	}
-	res, err := b.host.Run(t.Context(), r)
+	res, err := h.Run(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
