@@ -16,13 +16,10 @@ import (
 	"sallyport.dev/sallyport/wire"
 )
 
-// TO-01: a server that is called is listed again after a while, though it says nothing;
-// what it says then is passed on where it is something else.
-func TestTO01_SilentChangesAreFound(t *testing.T) {
-	t.Parallel()
-	var description atomic.Value
-	var lists, told atomic.Int32
-	description.Store("kind")
+// results is the address of a server that answers each method with a result, if it is
+// not nil.
+func results(t *testing.T, of func(method string) []byte) (url string) {
+	t.Helper()
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		m, err := wire.ParseMessage(body)
@@ -30,20 +27,37 @@ func TestTO01_SilentChangesAreFound(t *testing.T) {
 			w.WriteHeader(http.StatusAccepted)
 			return
 		}
-		answer := wire.Message{ID: m.ID, Error: &wire.Error{Code: wire.CodeMethodNotFound, Message: "no"}}
-		switch m.Method {
-		case "initialize":
-			answer = wire.Message{ID: m.ID, Result: []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`)}
-		case "tools/list":
-			lists.Add(1)
-			answer = wire.Message{ID: m.ID, Result: fmt.Appendf(nil, `{"tools":[{"name":"t","description":%q,"inputSchema":{"type":"object"}}]}`, description.Load())}
-		case "tools/call":
-			answer = wire.Message{ID: m.ID, Result: []byte(`{"content":[]}`)}
+		answer := wire.Message{ID: m.ID, Result: of(m.Method)}
+		switch {
+		case m.Method == "initialize":
+			answer.Result = []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`)
+		case answer.Result == nil:
+			answer.Error = &wire.Error{Code: wire.CodeMethodNotFound, Message: "no"}
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(answer.Append(nil))
 	}))
 	t.Cleanup(ts.Close)
+	return ts.URL
+}
+
+// TO-01: a server that is called is listed again after a while, though it says nothing;
+// what it says then is passed on where it is something else.
+func TestTO01_SilentChangesAreFound(t *testing.T) {
+	t.Parallel()
+	var description atomic.Value
+	var lists, told atomic.Int32
+	description.Store("kind")
+	url := results(t, func(method string) []byte {
+		switch method {
+		case "tools/list":
+			lists.Add(1)
+			return fmt.Appendf(nil, `{"tools":[{"name":"t","description":%q,"inputSchema":{"type":"object"}}]}`, description.Load())
+		case "tools/call":
+			return []byte(`{"content":[]}`)
+		}
+		return nil
+	})
 	changed := make(chan struct{})
 	b := upstream.New(nil, upstream.Options{Again: time.Nanosecond, Refresh: time.Hour, BackOff: time.Millisecond, OnListing: func(l upstream.Listing) {
 		told.Add(1)
@@ -52,7 +66,7 @@ func TestTO01_SilentChangesAreFound(t *testing.T) {
 		}
 	}})
 	t.Cleanup(func() { _ = b.Close() })
-	if err := b.Add(upstream.Config{Name: "s", URL: ts.URL}); err != nil {
+	if err := b.Add(upstream.Config{Name: "s", URL: url}); err != nil {
 		t.Fatal(err)
 	}
 	call := func() {
@@ -83,30 +97,19 @@ func TestTO06_OneDeepToolSpoilsNoOther(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat(`{"properties":{"a":`, 3000) + "{}" + strings.Repeat("}}", 3000)
 	good := `{"name":"good","inputSchema":{"type":"object"},"n":1.0}`
-	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		m, err := wire.ParseMessage(body)
-		if err != nil || m.ID == nil {
-			w.WriteHeader(http.StatusAccepted)
-			return
-		}
-		answer := wire.Message{ID: m.ID, Error: &wire.Error{Code: wire.CodeMethodNotFound, Message: "no"}}
-		switch m.Method {
-		case "initialize":
-			answer = wire.Message{ID: m.ID, Result: []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`)}
+	url := results(t, func(method string) []byte {
+		switch method {
 		case "tools/list":
-			answer = wire.Message{ID: m.ID, Result: []byte(`{"tools":[{"name":"deep","inputSchema":` + deep + `},` + good + `]}`)}
+			return []byte(`{"tools":[{"name":"deep","inputSchema":` + deep + `},` + good + `]}`)
 		case "tools/call":
-			answer = wire.Message{ID: m.ID, Result: []byte(`{"content":[],"x":` + deep + `}`)}
+			return []byte(`{"content":[],"x":` + deep + `}`)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(answer.Append(nil))
-	}))
-	t.Cleanup(ts.Close)
+		return nil
+	})
 	told := make(chan upstream.Listing, 1)
 	b := upstream.New(nil, upstream.Options{OnListing: func(l upstream.Listing) { told <- l }})
 	t.Cleanup(func() { _ = b.Close() })
-	if err := b.Add(upstream.Config{Name: "s", URL: ts.URL}); err != nil {
+	if err := b.Add(upstream.Config{Name: "s", URL: url}); err != nil {
 		t.Fatal(err)
 	}
 	var l upstream.Listing
